@@ -1,0 +1,1 @@
+"""Evolutionary search of layer-specific rotary-position scales for language models."""

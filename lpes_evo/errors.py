@@ -1,0 +1,54 @@
+"""The errors of lpes-evo, one class for each kind of fault.
+
+Every class derives from `LpesError` and from the builtin error that a caller would expect, so both ``except
+LpesError`` and ``except ValueError`` work.
+"""
+
+from lpes_evo.operators._errors import CurveError, LpesError
+
+__all__ = [
+    "ConfigError",
+    "CurveError",
+    "EvaluationError",
+    "JournalError",
+    "LpesError",
+    "ModelError",
+    "ScalesError",
+    "SearchOrderError",
+    "TaskError",
+    "UnsupportedModelError",
+]
+
+
+class ConfigError(LpesError, ValueError):
+    """A configuration value or key is not valid."""
+
+
+class ScalesError(LpesError, ValueError):
+    """A vector of scales or a ``scales.json`` file is not valid, or belongs to another model."""
+
+
+class TaskError(LpesError, ValueError):
+    """A task, its data file or one of its examples is not valid."""
+
+
+class ModelError(LpesError, ValueError):
+    """A model or tokenizer could not be loaded, or its weights are not sound."""
+
+
+class UnsupportedModelError(ModelError, TypeError):
+    """The architecture has no rotary embedding that can be scaled layer by layer."""
+
+
+class SearchOrderError(LpesError, RuntimeError):
+    """The methods of a search were called in a wrong order or with results that do not fit."""
+
+
+class JournalError(LpesError, RuntimeError):
+    """A run folder or its journal cannot be read, written, or belongs to another configuration."""
+
+
+class EvaluationError(LpesError, RuntimeError):
+    """Too many evaluations in a row failed; the run was stopped."""
+
+    exit_code = 1
