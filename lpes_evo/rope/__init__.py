@@ -1,1 +1,10 @@
-"""Rope."""
+"""Per-layer scaling of rotary positions on models of transformers.
+
+`patch_rope` makes layer ``h`` of a model rotate position ``m`` as ``m / s_h``, without changing a weight.
+"""
+
+from lpes_evo.rope._frequencies import check_frequencies
+from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
+from lpes_evo.rope._structure import count_layers
+
+__all__ = ["RopePatch", "check_frequencies", "count_layers", "patch_rope", "unpatch_rope"]

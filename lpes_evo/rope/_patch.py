@@ -1,0 +1,139 @@
+"""The public handle of a patched model."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+from lpes_evo.errors import ModelError
+from lpes_evo.rope._frequencies import check_frequencies
+from lpes_evo.rope._hooks import Switch
+from lpes_evo.rope._scales import Divisors
+from lpes_evo.rope._structure import find_structure
+
+__all__ = ["RopePatch", "patch_rope", "unpatch_rope"]
+
+_ATTRIBUTE = "_lpes_rope_switch"
+
+
+class RopePatch:
+    """Scales in force on a model, until ``remove`` is called or the ``with`` block is left.
+
+    Made by `patch_rope`. Several patches on one model stack: the newest is in force, and removing one removes
+    those made after it too, as leaving an outer ``with`` block ends the inner ones.
+    """
+
+    def __init__(self, decoder: torch.nn.Module, switch: Switch, divisors: Divisors) -> None:
+        self._decoder = decoder
+        self._switch = switch
+        self._divisors = divisors
+
+    @property
+    def n_layers(self) -> int:
+        """The number of decoder layers, and so of scales."""
+        return self._switch.n_layers
+
+    @property
+    def active(self) -> bool:
+        """Whether this patch is still on the model."""
+        return any(entry is self._divisors for entry in self._switch.stack)
+
+    def set(self, scales: npt.ArrayLike | torch.Tensor) -> None:
+        """Replace the scales.
+
+        Keys that a cache already holds keep the rotation they were computed with, so set scales between
+        inputs.
+
+        Args:
+            scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
+
+        Raises:
+            ScalesError: The scales have a wrong shape or a value that is not finite and positive.
+            ModelError: The patch was removed.
+        """
+        if not self.active:
+            raise ModelError(
+                "Expected a patch that is on its model, but it was removed. Call patch_rope again."
+            )
+        divisors = Divisors(scales, self.n_layers)
+        stack = self._switch.stack
+        stack[[entry is self._divisors for entry in stack].index(True)] = divisors
+        self._divisors = divisors
+
+    def remove(self) -> None:
+        """Take this patch, and those made after it, off the model; does nothing the second time."""
+        if not self.active:
+            return
+        stack = self._switch.stack
+        del stack[[entry is self._divisors for entry in stack].index(True) :]
+        if not stack:
+            self._switch.uninstall()
+            delattr(self._decoder, _ATTRIBUTE)
+
+    def __enter__(self) -> RopePatch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> RopePatch:
+    """Make layer ``h`` of a model rotate position ``m`` as ``m / scales[h]``.
+
+    No weight and no module is changed: hooks are registered, and removing the patch restores the model. With
+    all scales 1 the logits are bit-equal to those of the untouched model.
+
+    Args:
+        model: A causal language model of transformers with rotary position embeddings.
+        scales: Position divisors, ``(n_layers,)``, or ``(batch, n_layers)`` to give each row of the batch its
+            own curve. A torch tensor that requires gradients keeps them and is read anew at every forward.
+
+    Returns:
+        The patch, in force already; use it as a context manager, or call its ``remove``.
+
+    Raises:
+        ScalesError: The scales have a wrong shape or a value that is not finite and positive; also raised by
+            the forward of a model whose batch has another number of rows than the scales.
+        UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer;
+            also raised by the first forward if scaled positions do not reach every layer that takes them.
+        ModelError: The model's rotary frequencies are not sound.
+
+    Example:
+        >>> with patch_rope(model, [1.2] * count_layers(model)):
+        ...     model.generate(**inputs)
+    """
+    structure = find_structure(model)
+    divisors = Divisors(scales, len(structure.layers))
+    switch: Any = getattr(structure.decoder, _ATTRIBUTE, None)
+    if switch is None:
+        check_frequencies(model)
+        switch = Switch(structure)
+        switch.install(structure)
+        setattr(structure.decoder, _ATTRIBUTE, switch)
+    switch.stack.append(divisors)
+    return RopePatch(structure.decoder, switch, divisors)
+
+
+def unpatch_rope(model: torch.nn.Module) -> None:
+    """Take every patch off a model, also off a copy of a patched model; does nothing on an untouched one.
+
+    Args:
+        model: The model.
+
+    Raises:
+        UnsupportedModelError: The model has no rotary embedding, so it cannot have been patched.
+    """
+    decoder = find_structure(model).decoder
+    switch: Any = getattr(decoder, _ATTRIBUTE, None)
+    if switch is not None:
+        switch.uninstall()
+        switch.stack.clear()
+        delattr(decoder, _ATTRIBUTE)

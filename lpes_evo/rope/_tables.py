@@ -1,0 +1,105 @@
+"""Rotary tables of all layers: how they are computed in one call and carried to their layers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from lpes_evo.errors import ScalesError, UnsupportedModelError
+
+__all__ = ["LayerTables", "divide_positions", "original_forward", "split_layers"]
+
+
+class LayerTables(tuple[Any, ...]):
+    """The rotary tables of all layers, on their way from the rotary module to the decoder layers.
+
+    It takes the place of the ``(cos, sin)`` pair that a rotary module returns. A decoder layer's hook takes
+    out the pair of its own layer. Nothing else may read it: code that unpacks it gets an error instead of the
+    tables of a wrong layer.
+
+    It is a tuple so that the libraries that walk through arguments accept it, and it has ``to`` because
+    accelerate moves every argument that has one; the layers' tables move only when they are taken.
+    """
+
+    layers: tuple[Any, ...]
+    device: Any
+
+    @classmethod
+    def carry(cls, layers: tuple[Any, ...], device: Any = None) -> LayerTables:
+        """Return a carrier of one entry per layer, each a tensor or a tuple of tensors."""
+        tables = cls()
+        tables.layers = layers
+        tables.device = device
+        return tables
+
+    def to(self, device: Any, *_args: object, **_kwargs: object) -> LayerTables:
+        """Return a carrier whose tables are moved to ``device`` when a layer takes them."""
+        return LayerTables.carry(self.layers, device)
+
+    def take(self, layer: int) -> Any:
+        """Return the tables of one layer."""
+        tables = self.layers[layer]
+        if self.device is None:
+            return tables
+        if isinstance(tables, torch.Tensor):
+            return tables.to(self.device)
+        return tuple(table.to(self.device) for table in tables)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UnsupportedModelError(
+            "Expected only decoder layers to use the rotary tables, but other code of this model reads them. "
+            "This architecture cannot be scaled layer by layer."
+        )
+
+    def __getitem__(self, index: object) -> Any:
+        return iter(self)
+
+
+def original_forward(module: torch.nn.Module) -> Callable[..., Any]:
+    """Return the rotary module's forward without decorators.
+
+    The decorators of transformers switch gradients off and derive a dynamic base from the positions they see;
+    the scaled positions must pass by both.
+    """
+    forward: Callable[..., Any] = inspect.unwrap(type(module).forward)
+    return forward
+
+
+def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int) -> torch.Tensor:
+    """Return the positions that every layer sees.
+
+    Args:
+        positions: Position ids, ``(..., 1 or batch, length)``.
+        divisors: Scales as ``(n_layers, 1 or batch, 1)``.
+        batch: Rows of the model's input.
+
+    Returns:
+        ``(..., n_layers * rows, length)`` positions, layers outermost, float32 or the divisors' float64 if
+        asked for.
+
+    Raises:
+        ScalesError: The scales have one row per batch row, and the batch has another number of rows.
+    """
+    rows = divisors.shape[1]
+    if rows != 1 and rows != batch:
+        raise ScalesError(
+            f"Expected scales of shape (batch, n_layers) with batch = {batch} rows as in the model's input, but got "
+            f"{rows} rows. Repeat the rows as generate does for beams or several return sequences, or pass one "
+            "vector of shape (n_layers,)."
+        )
+    return (positions.unsqueeze(-3) / divisors).flatten(-3, -2)
+
+
+def split_layers(output: Any, n_layers: int) -> LayerTables:
+    """Return the carrier for a rotary module's output over ``(n_layers * rows, length, width)`` tables."""
+    if isinstance(output, torch.Tensor):
+        return LayerTables.carry(_split(output, n_layers))
+    return LayerTables.carry(tuple(zip(*(_split(table, n_layers) for table in output), strict=True)))
+
+
+def _split(table: torch.Tensor, n_layers: int) -> tuple[torch.Tensor, ...]:
+    """Return ``n_layers`` views ``(..., rows, length, width)`` of one stacked table."""
+    return table.unflatten(-3, (n_layers, -1)).unbind(-4)
