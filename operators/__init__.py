@@ -1,1 +1,62 @@
-"""Curve operators."""
+"""Evolutionary operators for smooth curves over the layers of a model, or over any other order.
+
+A curve is a Bezier curve: a `BezierGenome` holds its control points, a `CurveSpace` says which are feasible
+and reads the value of each layer. Everything works with plain DEAP, and needs NumPy, SciPy and DEAP only::
+
+    import random
+    from deap import algorithms, base, tools
+    from lpes_evo.operators import CurveSpace
+
+    space = CurveSpace(n_layers=32) toolbox = base.Toolbox() space.register(toolbox, weights=(1.0,))
+    toolbox.register("evaluate", lambda genome: (-abs(space.decode([genome])[0] - 1.3).sum(),))
+    toolbox.register("select", tools.selTournament, tournsize=3) random.seed(1) population, logbook =
+    algorithms.eaSimple(toolbox.population(n=50), toolbox, 0.5, 0.3, ngen=20, verbose=False)
+
+Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a run.
+
+- Space and genome: `CurveSpace`, `CurveConstraints`, `BezierGenome`, `CurveFitness`
+- Initialisers: `init_random_walk`, `init_quasi_random`, `init_constant`, `init_constants`, `init_identity`
+- Crossovers: `cx_blend`, `cx_splice`, `cx_mix`
+- Mutations: `mut_point`, `mut_shift`, `mut_tilt`, `mut_mix`
+- Bezier curves: `bernstein`, `de_casteljau`
+- Errors: `LpesError`, `CurveError`
+"""
+
+from lpes_evo.operators._bezier import bernstein, de_casteljau
+from lpes_evo.operators._constraints import CurveConstraints
+from lpes_evo.operators._crossover import cx_blend, cx_mix, cx_splice
+from lpes_evo.operators._errors import CurveError, LpesError
+from lpes_evo.operators._fitness import CurveFitness
+from lpes_evo.operators._genome import BezierGenome
+from lpes_evo.operators._init import (
+    init_constant,
+    init_constants,
+    init_identity,
+    init_quasi_random,
+    init_random_walk,
+)
+from lpes_evo.operators._mutation import mut_mix, mut_point, mut_shift, mut_tilt
+from lpes_evo.operators._space import CurveSpace
+
+__all__ = [
+    "BezierGenome",
+    "CurveConstraints",
+    "CurveError",
+    "CurveFitness",
+    "CurveSpace",
+    "LpesError",
+    "bernstein",
+    "cx_blend",
+    "cx_mix",
+    "cx_splice",
+    "de_casteljau",
+    "init_constant",
+    "init_constants",
+    "init_identity",
+    "init_quasi_random",
+    "init_random_walk",
+    "mut_mix",
+    "mut_point",
+    "mut_shift",
+    "mut_tilt",
+]

@@ -1,0 +1,222 @@
+"""The space of curves that a search runs over."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from deap import base, tools
+
+from lpes_evo.operators._bezier import bernstein, decode_points, invert
+from lpes_evo.operators._constraints import CurveConstraints
+from lpes_evo.operators._crossover import cx_mix
+from lpes_evo.operators._errors import CurveError
+from lpes_evo.operators._genome import BezierGenome
+from lpes_evo.operators._init import init_random_walk
+from lpes_evo.operators._mutation import check_rates, mut_mix
+from lpes_evo.operators._nearest import nearest_indices
+
+
+@dataclass(frozen=True)
+class CurveSpace(CurveConstraints):
+    """All Bezier curves over the layers whose control points keep bounds, grid, order and amplitude.
+
+    Example::
+
+        space = CurveSpace(n_layers=32)
+        toolbox = base.Toolbox()
+        space.register(toolbox)
+        scales = space.decode(toolbox.population(n=50))  # (50, 32)
+
+    The arguments and attributes are those of `CurveConstraints`.
+    """
+
+    @cached_property
+    def n_curves(self) -> int | float:
+        """Exact number of genomes in the space; ``math.inf`` where an axis is continuous.
+
+        Genomes are counted, not shapes: two of them can give the same values at the layers.
+        """
+        if any(axis.continuous and axis.n_steps for axis in (self.x_axis, self.y_axis)):
+            return math.inf
+        # Walks of bounded rise through the values, point by point, summed over windows by cumulative counts.
+        last, rise = self.y_axis.n_steps, self.max_rise
+        counts = [1] * (last + 1)
+        for _ in range(self.n_points - 1):
+            below = [0, *accumulate(counts)]
+            counts = [below[min(last, y + rise) + 1] - below[max(0, y - rise)] for y in range(last + 1)]
+        # Non-decreasing sequences of the inner points are multisets of layers.
+        n_inner = self.n_points - 2
+        return sum(counts) * math.comb(self.x_axis.n_steps + n_inner, n_inner)
+
+    @property
+    def contains_identity(self) -> bool:
+        """Whether 1.0 is a feasible value, so that the curve of all ones is in the space."""
+        return self.y_axis.contains(1.0)
+
+    def genome(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> BezierGenome:
+        """Make a genome from control points of your own, such as a start of the search.
+
+        Args:
+            points: Control points, ``(n_points, 2)``.
+            weights: Weights of the fitness, ``(n_objectives,)``.
+
+        Returns:
+            The genome.
+
+        Raises:
+            CurveError: The points are not feasible (the message names gene and bound), or a weight is zero or
+                not finite.
+        """
+        genome = BezierGenome(points, weights)
+        self.check(genome)
+        return genome
+
+    def nearest(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> BezierGenome:
+        """Return the feasible genome nearest to control points given from outside.
+
+        Nearest means the smallest sum of squared differences of the coordinates, over all genomes of the
+        space; x and y are independent of each other. On a continuous axis it is exact to one 2^32nd of the
+        interval.
+
+        Args:
+            points: Any finite control points, ``(n_points, 2)``.
+            weights: Weights of the fitness, ``(n_objectives,)``.
+
+        Returns:
+            The nearest genome.
+
+        Raises:
+            CurveError: The number of points is wrong, a point is not a pair of finite numbers, or a weight is
+                zero or not finite.
+        """
+        given = BezierGenome(points, weights)
+        if len(given) != self.n_points:
+            raise CurveError(
+                f"Expected n_points = {self.n_points} control points, but got {len(given)}. "
+                "Use space.fit(values) for a curve of another degree."
+            )
+        x_last, y_last = self.x_axis.n_steps, self.y_axis.n_steps
+        targets = [
+            [(Fraction(point[i]) - Fraction(axis.low)) / Fraction(axis.step) for point in given]
+            for i, axis in enumerate((self.x_axis, self.y_axis))
+        ]
+        inner = self.n_points - 2
+        x_bounds = [(0, 0), *[(0, x_last)] * inner, (x_last, x_last)]
+        xs = nearest_indices(targets[0], self.even_xs(), x_bounds, (0, x_last))
+        ys = nearest_indices(
+            targets[1], [0] * self.n_points, [(0, y_last)] * self.n_points, (-self.max_rise, self.max_rise)
+        )
+        given[:] = self.points(xs, ys)
+        return given
+
+    def fit(self, values: npt.ArrayLike, weights: Sequence[float] = (1.0,)) -> BezierGenome:
+        """Return a genome whose curve is close to given values, such as published scales.
+
+        The x are equally spaced; the y are fitted by least squares over the layers and then moved to the
+        nearest feasible ones.
+
+        Args:
+            values: One finite value per layer, ``(n_layers,)``.
+            weights: Weights of the fitness, ``(n_objectives,)``.
+
+        Returns:
+            The fitted genome.
+
+        Raises:
+            CurveError: The values have the wrong shape or are not finite, or a weight is zero or not finite.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        if values.shape != (self.n_layers,) or not np.isfinite(values).all():
+            raise CurveError(
+                f"Expected finite values of shape (n_layers,) = ({self.n_layers},), but got {values.shape} "
+                f"with {np.isfinite(values).sum()} finite ones. Give one value per layer."
+            )
+        x = self.x_axis.values(self.even_xs())
+        t = invert(np.array([x]), self.n_layers)[0]
+        y = np.linalg.lstsq(bernstein(t, self.n_points), values, rcond=None)[0]
+        return self.nearest(list(zip(x, y.tolist(), strict=True)), weights)
+
+    def decode(self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Read the value of every layer off many curves at once.
+
+        Each layer h gets B_y(t) with B_x(t) = h. The values of a curve do not depend on the others in the
+        call, and lie within its smallest and largest y.
+
+        Args:
+            genomes: Genomes or an array of control points, ``(n, n_points, 2)``.
+
+        Returns:
+            The values, ``(n, n_layers)``.
+
+        Raises:
+            CurveError: The shape is wrong, or the x of a curve do not run from 0 to ``n_layers - 1`` without
+                decreasing, or a number is not finite. Bounds, grid and amplitude are not looked at; `check`
+                does.
+        """
+        try:
+            points = np.asarray(genomes, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise CurveError(
+                f"Expected genomes of n_points = {self.n_points} pairs each: {error}."
+            ) from error
+        if points.size == 0 and points.ndim == 1:
+            return np.empty((0, self.n_layers))
+        if points.ndim != 3 or points.shape[1:] != (self.n_points, 2):
+            raise CurveError(
+                f"Expected genomes of shape (n, n_points, 2) = (n, {self.n_points}, 2), but got "
+                f"{points.shape}. Wrap a single genome in a list."
+            )
+        x = points[..., 0]
+        sound = (
+            np.isfinite(points).all(axis=(1, 2))
+            & (x[:, 0] == 0)
+            & (x[:, -1] == self.n_layers - 1)
+            & (np.diff(x, axis=1) >= 0).all(axis=1)
+        )
+        if not sound.all():
+            row = int(np.argmin(sound))
+            raise CurveError(
+                f"Expected finite points with x going from 0 to n_layers - 1 = {self.n_layers - 1} without "
+                f"decreasing, but genome {row} is {points[row].tolist()}."
+            )
+        return decode_points(points, self.n_layers)
+
+    def register(
+        self,
+        toolbox: base.Toolbox,
+        weights: Sequence[float] = (1.0,),
+        *,
+        blend: float = 0.5,
+        rates: tuple[float, float, float] = (0.6, 0.2, 0.2),
+        finest: float = 1 / 64,
+    ) -> None:
+        """Register ``individual``, ``population``, ``mate`` and ``mutate`` on a DEAP toolbox.
+
+        ``individual()`` is a random walk, ``population(n=...)`` a list of them, ``mate`` is `cx_mix` and
+        ``mutate`` is `mut_mix`; DEAP's own algorithms use them as they are.
+
+        Args:
+            toolbox: The DEAP toolbox.
+            weights: Weights of the fitness, ``(n_objectives,)``.
+            blend: Probability that ``mate`` blends; otherwise it splices.
+            rates: Relative frequency of point, shift and tilt in ``mutate``.
+            finest: Smallest bound on the size of a mutation, as share of the axis, in (0, 1].
+
+        Raises:
+            CurveError: ``blend`` or ``finest`` is out of range, ``rates`` are not three numbers >= 0 with a
+                positive sum.
+        """
+        if not 0 <= blend <= 1:
+            raise CurveError(f"Expected blend to be a probability from 0 to 1, but got {blend}.")
+        check_rates(rates, finest)
+        keywords: dict[str, Any] = {"space": self}
+        toolbox.register("individual", init_random_walk, self, weights=tuple(weights))
+        toolbox.register("population", tools.initRepeat, list, toolbox.individual)
+        toolbox.register("mate", cx_mix, **keywords, blend=blend)
+        toolbox.register("mutate", mut_mix, **keywords, rates=tuple(rates), finest=finest)
