@@ -1,1 +1,82 @@
-"""Problems."""
+"""Problems: retrieval tasks, how answers are scored, and curve problems that need no model.
+
+Names are loaded on first use, so that importing this package loads neither torch nor transformers.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lpes_evo.problems._aggregate import aggregate, group_of, paired_difference, wilson_interval
+    from lpes_evo.problems._curves import BrachistochroneProblem, TargetCurveProblem
+    from lpes_evo.problems._encode import EncodedExample, Encoding, encode_examples
+    from lpes_evo.problems._key_value import KeyValueTask
+    from lpes_evo.problems._model_problem import ModelProblem
+    from lpes_evo.problems._needle import NeedleTask
+    from lpes_evo.problems._problem import Problem
+    from lpes_evo.problems._recall import RecallTask
+    from lpes_evo.problems._registry import make_task
+    from lpes_evo.problems._score import AnswerScores, score_answers
+    from lpes_evo.problems._task import Example, Split, Task, check_disjoint, data_hash
+
+__all__ = [
+    "AnswerScores",
+    "BrachistochroneProblem",
+    "EncodedExample",
+    "Encoding",
+    "Example",
+    "KeyValueTask",
+    "ModelProblem",
+    "NeedleTask",
+    "Problem",
+    "RecallTask",
+    "Split",
+    "TargetCurveProblem",
+    "Task",
+    "aggregate",
+    "check_disjoint",
+    "data_hash",
+    "encode_examples",
+    "group_of",
+    "make_task",
+    "paired_difference",
+    "score_answers",
+    "wilson_interval",
+]
+
+_MODULES = {
+    "AnswerScores": "_score",
+    "BrachistochroneProblem": "_curves",
+    "EncodedExample": "_encode",
+    "Encoding": "_encode",
+    "Example": "_task",
+    "KeyValueTask": "_key_value",
+    "ModelProblem": "_model_problem",
+    "NeedleTask": "_needle",
+    "Problem": "_problem",
+    "RecallTask": "_recall",
+    "Split": "_task",
+    "TargetCurveProblem": "_curves",
+    "Task": "_task",
+    "aggregate": "_aggregate",
+    "check_disjoint": "_task",
+    "data_hash": "_task",
+    "encode_examples": "_encode",
+    "group_of": "_aggregate",
+    "make_task": "_registry",
+    "paired_difference": "_aggregate",
+    "score_answers": "_score",
+    "wilson_interval": "_aggregate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,8 +15,8 @@ class Problem(ABC):
     Attributes:
         n_layers: Number of values that `score` expects, one per layer.
         example_ids: Identity of each example, ``(n_examples,)``.
-        groups: Name of the set each example belongs to (``"begin"``, ``"middle"``, ``"end"`` for the retrieval
-            tasks), ``(n_examples,)``.
+        groups: Name of the set each example belongs to (``"begin"``, ``"middle"``, ``"end"`` for the
+            retrieval tasks), ``(n_examples,)``.
     """
 
     n_layers: int

@@ -1,0 +1,111 @@
+"""From per-example scores to fitness values and to intervals."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binomtest
+
+SETS = ("begin", "middle", "end")
+"""The three sets of a retrieval task, in the order in which their means are given."""
+
+
+def group_of(position: float) -> str:
+    """Return the set a gold position belongs to: ``begin`` below 1/3, ``end`` above 2/3, else ``middle``."""
+    if position < 1 / 3:
+        return "begin"
+    return "end" if position > 2 / 3 else "middle"
+
+
+def aggregate(scores: npt.ArrayLike, groups: Sequence[str], how: str = "mean") -> tuple[float, ...]:
+    """Turn scores of examples into fitness values.
+
+    Args:
+        scores: One score per example, ``(n_examples,)``.
+        groups: Name of the set of each example, ``(n_examples,)``.
+        how: ``mean`` of the set means, so that every set counts the same whatever its size; ``min`` of the
+            set means; or ``groups`` for the set means themselves, as objectives of NSGA-II.
+
+    Returns:
+        One value, or one per set: ``begin``, ``middle``, ``end``, then others in the order of their names.
+
+    Raises:
+        ValueError: There are no scores, the lengths differ, or ``how`` is unknown.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (len(groups),) or not len(groups):
+        raise ValueError(
+            f"Expected scores of shape (n_examples,) = ({len(groups)},) for {len(groups)} groups and at "
+            f"least one example, but got {values.shape}."
+        )
+    labels = np.asarray(groups)
+    present = set(groups)
+    names = [name for name in SETS if name in present] + sorted(present.difference(SETS))
+    means = tuple(float(values[labels == name].mean()) for name in names)
+    if how == "mean":
+        return (float(np.mean(means)),)
+    if how == "min":
+        return (min(means),)
+    if how == "groups":
+        return means
+    raise ValueError(f"Expected how to be one of mean, min, groups, but got {how!r}.")
+
+
+def wilson_interval(n_successes: int, n_trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the Wilson interval of a proportion.
+
+    Args:
+        n_successes: Number of successes.
+        n_trials: Number of trials.
+        confidence: Confidence level.
+
+    Returns:
+        The lower and the upper limit.
+
+    Raises:
+        ValueError: There are no trials, or the successes do not lie between 0 and their number.
+    """
+    if n_trials < 1 or not 0 <= n_successes <= n_trials:
+        raise ValueError(
+            f"Expected 0 <= n_successes <= n_trials and n_trials >= 1, but got {n_successes} of {n_trials}."
+        )
+    interval = binomtest(int(n_successes), int(n_trials)).proportion_ci(confidence, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def paired_difference(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """Return the mean of ``first - second`` over paired examples with its percentile bootstrap interval.
+
+    Args:
+        first: One value per example, ``(n_examples,)``; booleans count as 0 and 1.
+        second: Values of the same examples, ``(n_examples,)``.
+        confidence: Confidence level.
+        n_resamples: Bootstrap samples.
+        seed: Seed of the resampling; numpy's global state is not touched.
+
+    Returns:
+        The mean difference, and the lower and the upper limit of its interval.
+
+    Raises:
+        ValueError: The arrays are empty, differ in shape, or have more than one axis.
+    """
+    ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if ours.ndim != 1 or ours.shape != theirs.shape or not ours.size:
+        raise ValueError(
+            f"Expected two arrays of one shape (n_examples,) with n_examples >= 1, but got {ours.shape} and "
+            f"{theirs.shape}."
+        )
+    # Drawing how often each distinct difference occurs is the bootstrap itself, and needs memory for the few
+    # distinct values of accuracies instead of for every example.
+    distinct, counts = np.unique(ours - theirs, return_counts=True)
+    draws = np.random.default_rng(seed).multinomial(ours.size, counts / ours.size, size=n_resamples)
+    tails = (1 - confidence) / 2
+    low, high = np.quantile(draws @ distinct / ours.size, [tails, 1 - tails])
+    return float(np.mean(ours - theirs)), float(low), float(high)

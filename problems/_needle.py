@@ -1,0 +1,99 @@
+"""Multi-key needle: several magic numbers are hidden in filler text, and one of them is asked for."""
+
+from collections.abc import Sequence
+
+from lpes_evo.problems._draws import Draws
+from lpes_evo.problems._task import Example, Split, Task, check_count, check_draw, slot_of
+
+FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+INTRODUCTION = (
+    "Some special magic numbers are hidden within the following text. Make sure to memorize them. I will "
+    "quiz you about the numbers afterwards."
+)
+_WORDS = """
+    anchor apple arrow autumn basket beach bell bird blanket boat book bottle branch bread bridge
+    brush bucket button cabin camera candle canyon carpet castle chain chair cheese circle cliff
+    clock cloud coat coffee copper corner cotton cradle crown curtain desert diamond door dragon
+    drum eagle engine feather fence field flame flower forest fountain garden glass glove guitar
+    hammer harbor hat honey horse island jacket jungle kettle kitchen ladder lake lamp lantern leaf
+    lemon letter lion marble market meadow melon mirror moon mountain needle ocean olive orange oven
+    paper pencil pepper piano pillow planet pocket pond rabbit ribbon river road rocket roof rope
+    saddle sail salt shadow shell ship silver snow spoon spring star stone storm street sugar summer
+    table tiger tower train tree tunnel valley velvet violin wagon wall watch water wheel window
+    winter wood
+"""
+KEYS = tuple(_WORDS.split())
+
+
+class NeedleTask(Task):
+    """Multi-key needle in filler text.
+
+    The prompt holds one sentence for every key, ``One of the special magic numbers for KEY is: DIGITS.``,
+    between repetitions of the same filler, in the words of RULER (https://arxiv.org/abs/2404.06654). The
+    model's turn is begun with ``The special magic number for KEY is`` and the digits are the answer, so that
+    a forward pass over prompt and answer measures retrieval and not the form of a reply. All examples are
+    independent draws.
+
+    Args:
+        n_keys: Needles in the text, each with its own key and number.
+        n_filler: Repetitions of the filler before each needle, and after the last.
+        n_digits: Digits of a number.
+
+    Raises:
+        TaskError: An option is not an integer, is too small, or ``n_keys`` exceeds the number of key words.
+    """
+
+    name = "needle"
+
+    def __init__(self, n_keys: int = 8, n_filler: int = 1, n_digits: int = 4) -> None:
+        check_count("n_keys", n_keys, least=2, most=len(KEYS))
+        check_count("n_filler", n_filler)
+        check_count("n_digits", n_digits, most=18)
+        self._n_keys = n_keys
+        self._n_filler = n_filler
+        self._n_digits = n_digits
+
+    def examples(
+        self, *, positions: Sequence[float], n_per_position: int, seed: int, split: Split
+    ) -> list[Example]:
+        """Make the examples, see `Task.examples`.
+
+        Args:
+            positions: Place of the gold needle among the needles, each from 0 to 1.
+            n_per_position: Examples at each position.
+            seed: Seed of the draw.
+            split: Which of the two disjoint splits the examples belong to.
+
+        Returns:
+            The examples.
+
+        Raises:
+            TaskError: A position lies outside [0, 1] or a number is not positive.
+        """
+        places = check_draw(positions, n_per_position, split)
+        return [
+            self._example(split, seed, place, number) for place in places for number in range(n_per_position)
+        ]
+
+    def _example(self, split: str, seed: int, position: float, number: int) -> Example:
+        name = f"needle/{split}/{seed}/{position!r}/{number}"
+        source = f"{name}/{self._n_keys}/{self._n_filler}/{self._n_digits}"
+        draws = Draws(source)
+        keys = draws.sample(KEYS, self._n_keys)
+        least = 10 ** (self._n_digits - 1)
+        numbers = [str(least + draws.below(9 * least)) for _ in keys]
+        filler = " ".join([FILLER] * self._n_filler)
+        needles = [
+            f"{filler} One of the special magic numbers for {key} is: {digits}."
+            for key, digits in zip(keys, numbers, strict=True)
+        ]
+        slot = slot_of(position, self._n_keys)
+        question = f"What is the special magic number for {keys[slot]} mentioned in the provided text?"
+        return Example(
+            id=name,
+            position=position,
+            prompt=f"{INTRODUCTION}\n\n{' '.join(needles)} {filler}\n\n{question}",
+            answer=numbers[slot],
+            source=source,
+            answer_prefix=f"The special magic number for {keys[slot]} is",
+        )
