@@ -64,10 +64,11 @@ class CurveConstraints:
                 f"Expected max_delta >= 0, but got {self.max_delta}. Use 0 for constant curves only."
             )
         if self.y_step is not None:
-            least = max((self.y_max - self.y_min) / _MAX_STEPS, 1e-9)
-            if self.y_step < least:
+            least_step = max((self.y_max - self.y_min) / _MAX_STEPS, 1e-9)
+            if self.y_step < least_step:
                 raise CurveError(
-                    f"Expected y_step >= {least:g}, but got {self.y_step}. Use None for continuous values."
+                    f"Expected y_step >= {least_step:g}, but got {self.y_step}. "
+                    "Use None for continuous values."
                 )
             _check_steps("y_max - y_min", self.y_max - self.y_min, "y_step", self.y_step)
             _check_steps("max_delta", self.max_delta, "y_step", self.y_step)

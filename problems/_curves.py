@@ -1,0 +1,179 @@
+"""Analytic problems over curves: quick to score, with known optima, and without a model or torch."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+from lpes_evo.errors import CurveError, ScalesError, TaskError
+from lpes_evo.problems._problem import Problem
+from lpes_evo.scales import check_scales
+
+_GROUPS = ("begin", "middle", "end")
+
+
+class TargetCurveProblem(Problem):
+    """Come close to a given curve: the score of layer h is ``-(scales[h] - target[h])**2``.
+
+    Every layer is an example. The groups are the first, middle and last third of the layers, so that searches
+    with one objective per group can be tried on it. The optimum is 0, where the curve space can reach the
+    target.
+
+    Attributes:
+        target: The curve to find, ``(n_layers,)``.
+    """
+
+    def __init__(self, target: npt.ArrayLike) -> None:
+        """Create the problem.
+
+        Args:
+            target: One finite positive value per layer, ``(n_layers,)``.
+
+        Raises:
+            CurveError: The target is not a one-dimensional array of finite positive numbers.
+        """
+        self.target = np.array(target, dtype=np.float64)
+        if self.target.ndim != 1 or not self.target.size:
+            raise CurveError(f"Expected target of shape (n_layers,), but got {self.target.shape}.")
+        if not (np.isfinite(self.target) & (self.target > 0)).all():
+            raise CurveError(f"Expected target to be finite and positive, but got {self.target.tolist()}.")
+        self.n_layers = self.target.size
+        self.example_ids = tuple(f"layer-{layer}" for layer in range(self.n_layers))
+        self.groups = tuple(_GROUPS[3 * layer // self.n_layers] for layer in range(self.n_layers))
+
+    def score(
+        self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Score the layers under the given curve.
+
+        Args:
+            scales: Value of each layer, ``(n_layers,)``.
+            example_ids: The layers to score, in this order; all of them when ``None``.
+
+        Returns:
+            Minus the squared error of each layer, ``(n_examples,)``.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+            TaskError: An example id is unknown.
+        """
+        scores = -((_vector(scales, self.n_layers) - self.target) ** 2)
+        return scores[_rows(self.example_ids, example_ids)]
+
+
+class BrachistochroneProblem(Problem):
+    """The slide of fastest descent: the score is minus the travel time of a frictionless bead, in seconds.
+
+    The bead starts at rest at (0, 0), passes below x = ``width * (h + 1) / (n_layers + 1)`` at depth
+    ``scales[h]``, and ends at (``width``, ``drop``). At depth d it has the speed ``sqrt(2 g d)``; on a straight
+    piece of length l its acceleration is constant, so it takes exactly ``2 l / (v_start + v_end)``.
+
+    The best of all slides is a cycloid ``x = r (a - sin a)``, ``d = r (1 - cos a)`` with the travel time
+    ``a_end * sqrt(r / g)`` (Johann Bernoulli, Acta Eruditorum, 1697). Every slide of straight pieces is slower
+    than that, so `optimum` is a strict bound; with more layers the best score comes closer to it.
+
+    Attributes:
+        width: Horizontal distance of the end, in metres.
+        drop: Depth of the end, in metres.
+        gravity: Acceleration of gravity, in metres per second squared.
+        optimum: Travel time on the cycloid, in seconds; no score is above ``-optimum``.
+    """
+
+    example_ids = ("descent",)
+    groups = ("descent",)
+
+    def __init__(
+        self, n_layers: int, *, width: float = 1.0, drop: float = 0.65, gravity: float = 9.80665
+    ) -> None:
+        """Create the problem.
+
+        Args:
+            n_layers: Number of inner points of the slide, at least 1.
+            width: Horizontal distance of the end, in metres.
+            drop: Depth of the end, in metres.
+            gravity: Acceleration of gravity, in metres per second squared.
+
+        Raises:
+            CurveError: There is no layer, or a length or the gravity is not finite and positive.
+        """
+        if n_layers < 1:
+            raise CurveError(f"Expected n_layers >= 1, but got {n_layers}.")
+        for name, value in (("width", width), ("drop", drop), ("gravity", gravity)):
+            if not (math.isfinite(value) and value > 0):
+                raise CurveError(f"Expected {name} to be finite and positive, but got {value}.")
+        self.n_layers, self.width, self.drop, self.gravity = n_layers, width, drop, gravity
+        angle, radius = self._cycloid()
+        self.optimum = angle * math.sqrt(radius / gravity)
+
+    def score(
+        self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Score a slide.
+
+        Args:
+            scales: Depth of each inner point, in metres, ``(n_layers,)``.
+            example_ids: ``("descent",)``, or nothing for the same.
+
+        Returns:
+            Minus the travel time in seconds, ``(n_examples,)``.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+            TaskError: An example id is unknown.
+        """
+        depth = np.concatenate([[0.0], _vector(scales, self.n_layers), [self.drop]])
+        length = np.hypot(self.width / (self.n_layers + 1), np.diff(depth))
+        speed = np.sqrt(2 * self.gravity * depth)
+        time = float((2 * length / (speed[:-1] + speed[1:])).sum())
+        return np.full(1, -time)[_rows(self.example_ids, example_ids)]
+
+    def cycloid_depths(self) -> npt.NDArray[np.float64]:
+        """Return the depths of the fastest of all slides at the inner points, in metres, ``(n_layers,)``."""
+        end, radius = self._cycloid()
+        places = self.width * np.arange(1, self.n_layers + 1) / (self.n_layers + 1) / radius
+        angles = [brentq(lambda a, place=place: a - math.sin(a) - place, 0.0, end) for place in places]
+        return radius * (1 - np.cos(angles))
+
+    def _cycloid(self) -> tuple[float, float]:
+        """Return the end angle and the radius of the cycloid through both ends."""
+        # width / drop = (a - sin a) / (1 - cos a) grows from 0 at a = 0 without bound towards a = 2 pi.
+        angle = float(
+            brentq(
+                lambda a: (a - math.sin(a)) * self.drop - (1 - math.cos(a)) * self.width,
+                1e-6 * min(1.0, self.width / self.drop),
+                2 * math.pi,
+            )
+        )
+        return angle, self.width / (angle - math.sin(angle))
+
+
+def _vector(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
+    """Return the scales of one candidate, checked.
+
+    Raises:
+        ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+    """
+    vector = check_scales(scales, n_layers)
+    if vector.ndim != 1:
+        raise ScalesError(
+            f"Expected scales of shape (n_layers,) = ({n_layers},), but got {vector.shape}. "
+            "Score one candidate at a time."
+        )
+    return vector
+
+
+def _rows(known: tuple[str, ...], example_ids: Sequence[str] | None) -> list[int]:
+    """Return the row of each example.
+
+    Raises:
+        TaskError: An example id is unknown.
+    """
+    if example_ids is None:
+        return list(range(len(known)))
+    row_of = {name: row for row, name in enumerate(known)}
+    unknown = [name for name in example_ids if name not in row_of]
+    if unknown:
+        raise TaskError(f"Expected example ids among {known[0]!r} to {known[-1]!r}, but got {unknown[0]!r}.")
+    return [row_of[name] for name in example_ids]
