@@ -1,1 +1,77 @@
-"""Evolutionary search of layer-specific rotary-position scales for language models."""
+"""Evolutionary search of layer-specific rotary-position scales for language models.
+
+The parts a script needs, each imported when it is first used, so that ``import lpes_evo`` loads neither torch nor
+transformers nor matplotlib:
+
+* `load_model` and `patch_rope`: a model, and its layers under their own scales.
+* `Search`, `SearchSettings` and `drive`: the search, as ask and tell or as one call.
+* `Scales` and `load_scales`: the result as a file.
+* `lpes_evo.operators`: curve space, genome and DEAP operators, without torch.
+* `lpes_evo.problems`: tasks, scores and fitness.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lpes_evo.config import RunConfig, SearchSettings, load_config
+    from lpes_evo.errors import LpesError
+    from lpes_evo.evaluation import Evaluation, SerialEvaluator
+    from lpes_evo.journal import Journal
+    from lpes_evo.loop import drive
+    from lpes_evo.models import LoadedModel, load_model
+    from lpes_evo.rope import patch_rope
+    from lpes_evo.run import RunFolder, run_search
+    from lpes_evo.scales import Scales, load_scales
+    from lpes_evo.search import Search
+
+__all__ = [
+    "Evaluation",
+    "Journal",
+    "LoadedModel",
+    "LpesError",
+    "RunConfig",
+    "RunFolder",
+    "Scales",
+    "Search",
+    "SearchSettings",
+    "SerialEvaluator",
+    "drive",
+    "load_config",
+    "load_model",
+    "load_scales",
+    "patch_rope",
+    "run_search",
+]
+
+_HOMES = {
+    "Evaluation": "evaluation",
+    "Journal": "journal",
+    "LoadedModel": "models",
+    "LpesError": "errors",
+    "RunConfig": "config",
+    "RunFolder": "run",
+    "Scales": "scales",
+    "Search": "search",
+    "SearchSettings": "config",
+    "SerialEvaluator": "evaluation",
+    "drive": "loop",
+    "load_config": "config",
+    "load_model": "models",
+    "load_scales": "scales",
+    "patch_rope": "rope",
+    "run_search": "run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"lpes_evo.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,6 +15,7 @@ __all__ = [
     "ModelError",
     "ScalesError",
     "SearchOrderError",
+    "StorageError",
     "TaskError",
     "UnsupportedModelError",
 ]
@@ -45,7 +46,13 @@ class SearchOrderError(LpesError, RuntimeError):
 
 
 class JournalError(LpesError, RuntimeError):
-    """A run folder or its journal cannot be read, written, or belongs to another configuration."""
+    """A run folder or its journal is damaged, or belongs to another configuration."""
+
+
+class StorageError(LpesError, OSError):
+    """A file of a run cannot be read or written, for example because the disk is full."""
+
+    exit_code = 1
 
 
 class EvaluationError(LpesError, RuntimeError):

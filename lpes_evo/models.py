@@ -180,9 +180,12 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _read(source: str, name: str, options: dict[str, Any], model_options: dict[str, Any]) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     try:
+        if "local_files_only" not in options:
+            # The smallest file first: without network the hub client tries for half a minute per file.
+            AutoConfig.from_pretrained(source, **options)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         model = AutoModelForCausalLM.from_pretrained(source, **options, **model_options)
     except ImportError as error:
@@ -192,8 +195,7 @@ def _read(source: str, name: str, options: dict[str, Any], model_options: dict[s
         # file or an unknown architecture.
         raise ModelError(
             f"Expected a causal language model at {name!r} (hub id, folder, .gguf file or 'tiny'), but "
-            "loading failed: "
-            f"{_first_line(error)}"
+            f"loading failed: {_first_line(error)}"
         ) from error
     return model, tokenizer
 

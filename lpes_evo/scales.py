@@ -1,9 +1,18 @@
 """Per-layer scales: how a vector is checked, and the ``scales.json`` file."""
 
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._files import to_json, write_atomic
 from lpes_evo.errors import ScalesError
+
+_FORMAT = "lpes-evo/scales"
+_VERSION = 1
 
 
 def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
@@ -23,7 +32,9 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
     try:
         array = np.asarray(scales, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ScalesError(f"Expected scales to be numbers, but got {scales!r:.80}. Pass one number per layer.") from error
+        raise ScalesError(
+            f"Expected scales to be numbers, but got {scales!r:.80}. Pass one number per layer."
+        ) from error
     if array.ndim not in (1, 2) or array.shape[-1] != n_layers or array.size == 0:
         raise ScalesError(
             f"Expected scales of shape (n_layers,) = ({n_layers},) or (batch, n_layers), but got {array.shape}. "
@@ -37,3 +48,127 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
             "A scale divides positions; 1.0 leaves a layer untouched."
         )
     return array
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The result of a search: one scale for each layer of a model.
+
+    Attributes:
+        model: Name of the model the scales were found on.
+        scales: Position divisor of each layer, ``(n_layers,)``.
+        control_points: The Bezier curve the scales are read off, ``(n_points, 2)`` as (layer, scale).
+        task: Name of the task they were found on.
+        fitness: Fitness values on the search data.
+    """
+
+    model: str
+    scales: tuple[float, ...]
+    control_points: tuple[tuple[float, float], ...]
+    task: str
+    fitness: tuple[float, ...]
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return len(self.scales)
+
+    def save(self, path: Path) -> None:
+        """Write ``scales.json``.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        values = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "model": self.model,
+            "n_layers": self.n_layers,
+            "scales": list(self.scales),
+            "control_points": [list(point) for point in self.control_points],
+            "task": self.task,
+            "fitness": list(self.fitness),
+        }
+        write_atomic(path, to_json(values, indent=1) + "\n")
+
+
+def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | None = None) -> Scales:
+    """Read and check a ``scales.json`` file, or the one of a run folder.
+
+    Args:
+        path: The file, or a run folder that holds it.
+        model: Name of the model the scales will be used on; not compared when ``None``.
+        n_layers: Number of layers of that model; not compared when ``None``.
+
+    Returns:
+        The scales.
+
+    Raises:
+        ScalesError: The file is missing, truncated or edited, or belongs to another model.
+    """
+    file = Path(path) / "scales.json" if Path(path).is_dir() else Path(path)
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScalesError(
+            f"Expected a scales file at {file}, but it cannot be read: {error.strerror}. "
+            "Name a scales.json or the folder of a finished run."
+        ) from error
+    except ValueError as error:
+        raise ScalesError(
+            f"Expected {file} to be JSON, but it is not: {error}. The file is truncated or edited; "
+            "write it again with 'lpes-evo search --resume'."
+        ) from error
+    scales = _parse(values, file)
+    if n_layers is not None and scales.n_layers != n_layers:
+        raise ScalesError(
+            f"Expected scales for a model of n_layers = {n_layers}, but {file} has {scales.n_layers} "
+            f"(found on {scales.model}). Search scales for this model."
+        )
+    if model is not None and scales.model != model:
+        raise ScalesError(
+            f"Expected scales found on {model}, but those of {file} were found on {scales.model}. "
+            "Search scales for this model, or leave out the model name to use them all the same."
+        )
+    return scales
+
+
+def _parse(values: Any, file: Path) -> Scales:
+    """Check every field of a parsed ``scales.json``."""
+    if not isinstance(values, dict) or values.get("format") != _FORMAT or values.get("version") != _VERSION:
+        found = (
+            (values.get("format"), values.get("version"))
+            if isinstance(values, dict)
+            else type(values).__name__
+        )
+        raise ScalesError(f"Expected {file} to have format {_FORMAT!r}, version {_VERSION}, but got {found}.")
+    try:
+        scales = Scales(
+            model=values["model"],
+            scales=tuple(
+                check_scales([float(scale) for scale in values["scales"]], int(values["n_layers"])).tolist()
+            ),
+            control_points=tuple((float(x), float(y)) for x, y in values["control_points"]),
+            task=values["task"],
+            fitness=tuple(float(value) for value in values["fitness"]),
+        )
+    except ScalesError as error:
+        raise ScalesError(f"{file}: {error}") from error
+    except KeyError as error:
+        raise ScalesError(f"Expected {file} to have the field {error}, but it is missing.") from error
+    except (TypeError, ValueError) as error:
+        raise ScalesError(
+            f"Expected the fields of {file} to be numbers and names, but got: {error}."
+        ) from error
+    if not isinstance(scales.model, str) or not isinstance(scales.task, str):
+        raise ScalesError(
+            f"Expected model and task of {file} to be names, but got {scales.model!r}, {scales.task!r}."
+        )
+    if not np.isfinite(
+        [*scales.fitness, *(value for point in scales.control_points for value in point)]
+    ).all():
+        raise ScalesError(f"Expected finite control points and fitness in {file}, but one is not.")
+    return scales

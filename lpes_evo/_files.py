@@ -1,0 +1,62 @@
+"""Writing files so that a reader sees the old content or the new one, never half of it."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from lpes_evo.errors import StorageError
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to a temporary file beside ``path``, flush it to the disk and rename it.
+
+    Args:
+        path: The file to write; its folder must exist.
+        content: Text (written as UTF-8) or bytes.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes private files; a result is meant to be read by others as any new file is.
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise StorageError(
+            f"Expected to write {path}, but the system said: {error.strerror or error}. "
+            "Free some space or choose a folder you may write to, then run the same command again."
+        ) from error
+
+
+def _umask() -> int:
+    """Return the umask of the process, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """Serialise to strict JSON: floats round-trip exactly, NaN and infinity are refused.
+
+    Args:
+        value: Anything `json` can serialise.
+        indent: Spaces of indentation; ``None`` for one line.
+
+    Returns:
+        The JSON text.
+
+    Raises:
+        ValueError: The value holds a number that is not finite.
+    """
+    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)

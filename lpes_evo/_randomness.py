@@ -1,0 +1,34 @@
+"""Random streams that depend on a seed and a place in the search, and on nothing else."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+
+@contextmanager
+def isolated_random(seed: int, *place: int | str) -> Iterator[None]:
+    """Run a block on its own stream of Python's and NumPy's global generators.
+
+    DEAP and its operators draw from these generators, so they are seeded for the block and given back to the
+    caller exactly as they were, also after an exception. The stream is a function of ``(seed, *place)`` alone:
+    nothing has to be saved to resume.
+
+    Args:
+        seed: Seed of the whole search.
+        *place: Where in the search the block stands, for example ``("generation", 3)``.
+
+    Yields:
+        Nothing.
+    """
+    digest = hashlib.sha256(repr((seed, *place)).encode()).digest()
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        random.seed(int.from_bytes(digest, "big"))
+        np.random.seed(int.from_bytes(digest[:4], "big"))
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)

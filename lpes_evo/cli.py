@@ -1,0 +1,235 @@
+"""The command line: ``lpes-evo search``, ``show`` and ``estimate``.
+
+Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk), 2 bad input, 130 after SIGINT and 143
+after SIGTERM. Whatever ends a search, its finished evaluations are in the run folder and ``--resume`` goes on.
+"""
+
+import logging
+import os
+import signal
+import sys
+import time
+import warnings
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+
+from lpes_evo.errors import ConfigError, LpesError
+
+app = typer.Typer(
+    name="lpes-evo",
+    help="Search and judge layer-specific rotary-position scales for language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_output = Console()
+_errors = Console(stderr=True)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, raised where the program stands, so that every file is closed on the way out."""
+
+
+ModelOption = Annotated[str | None, typer.Option("--model", help="Hub id, folder, .gguf file, or 'tiny'.")]
+TaskOption = Annotated[str | None, typer.Option("--task", help="Name of the task: needle, kv, recall.")]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="Named settings to start from: demo, paper.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="YAML file; the config.yaml of a run is one.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting by dotted key, such as search.generations=20; may be repeated."),
+]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of examples, search and shuffles.")]
+DevicesOption = Annotated[str, typer.Option("--devices", help="auto, cpu, cuda or cuda:N.")]
+
+
+@app.command()
+def search(
+    model: ModelOption = None,
+    task: TaskOption = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    seed: SeedOption = None,
+    devices: DevicesOption = "auto",
+    output: Annotated[
+        Path | None, typer.Option("--output", help="New run folder; runs/NAME-TIME by default.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Run folder to go on with.")] = None,
+) -> None:
+    """Search the scales of a model for a task, then measure them on held-out examples."""
+    from lpes_evo.progress import make_reporter
+    from lpes_evo.run import RunFolder, run_search
+
+    if resume is not None:
+        given = [
+            name
+            for name, value in (
+                ("--model", model),
+                ("--task", task),
+                ("--preset", preset),
+                ("--config", config),
+                ("--set", settings),
+                ("--seed", seed),
+                ("--output", output),
+            )
+            if value is not None
+        ]
+        if given:
+            raise ConfigError(
+                f"Expected --resume alone, since a run keeps its configuration, but got {', '.join(given)} too. "
+                "Leave them out, or start a new run."
+            )
+        folder = RunFolder(resume)
+        run_config = folder.load_config()
+    else:
+        run_config = _load(model, task, preset, config, settings, seed)
+        name = preset or f"{Path(run_config.model.name).stem}-{run_config.task.name}"
+        folder = RunFolder(output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder.create()
+    try:
+        run_search(run_config, folder, device=devices, reporter=make_reporter(_output))
+    except KeyboardInterrupt:
+        _errors.print(
+            f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}",
+            soft_wrap=True,
+        )
+        raise
+    _show(folder.path)
+
+
+@app.command()
+def show(run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]) -> None:
+    """Print the result of a run and name its pictures."""
+    _show(run_folder)
+
+
+@app.command()
+def estimate(
+    model: ModelOption = None,
+    task: TaskOption = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    seed: SeedOption = None,
+    devices: DevicesOption = "auto",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Pilot evaluations to time.")] = 2,
+) -> None:
+    """Time a pilot of a search and predict what the whole run will take."""
+    from lpes_evo.estimate import estimate_run
+
+    run_config = _load(model, task, preset, config, settings, seed)
+    for line in estimate_run(run_config, device=devices, repeats=repeats).lines():
+        _output.print(line, highlight=False, soft_wrap=True)
+
+
+def _load(
+    model: str | None,
+    task: str | None,
+    preset: str | None,
+    config: Path | None,
+    settings: list[str] | None,
+    seed: int | None,
+) -> Any:
+    """Build the configuration that the options describe."""
+    from lpes_evo.config import load_config
+
+    overrides: dict[str, Any] = {}
+    for key, value in (("model.name", model), ("task.name", task), ("seed", seed)):
+        if value is not None:
+            overrides[key] = value
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise ConfigError(
+                f"Expected --set key=value, such as search.generations=20, but got {setting!r}."
+            )
+        try:
+            overrides[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"Expected --set {key} to be a YAML value, but got {value!r}.") from error
+    return load_config(preset=preset, file=config, overrides=overrides)
+
+
+def _show(path: Path) -> None:
+    from lpes_evo.show import show_run
+
+    show_run(path, _output)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        _output.print(metadata.version("lpes-evo"), highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Search and judge layer-specific rotary-position scales for language models."""
+    context.obj = debug
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING)
+    if not debug:
+        # Other libraries' advice would bury our own lines.
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as error:
+        code = error.exit_code
+    except LpesError as error:
+        if debug:
+            raise
+        _errors.print(
+            f"Error: {' '.join(str(error).split())}",
+            style="red",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        code = error.exit_code
+    except _Terminated:
+        code = 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except Exception as error:
+        if debug:
+            raise
+        if hasattr(error, "exit_code") and hasattr(error, "show"):
+            error.show()
+            code = error.exit_code
+        else:
+            _errors.print(
+                f"Error: {type(error).__name__}: {' '.join(str(error).split())} (unexpected; run with --debug for the traceback)",
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            code = 1
+    sys.exit(code if isinstance(code, int) else 0)

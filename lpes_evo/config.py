@@ -1,0 +1,318 @@
+"""What a run is made of: every value that shapes its result, checked, with defaults that are ours.
+
+The paper does not publish its population, generations, probabilities or scale range; the defaults below were chosen
+by the authors of this package. The preset ``paper`` keeps what is published: a cubic curve and 200 search examples.
+"""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lpes_evo.errors import ConfigError
+from lpes_evo.operators import CurveSpace
+
+NINE_POSITIONS = tuple(index / 8 for index in range(9))
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, unknown keys refused, one clear `ConfigError` for whatever is wrong."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    def __init__(self, **values: Any) -> None:
+        """Check the values.
+
+        Args:
+            **values: One value for each field that shall differ from its default.
+
+        Raises:
+            ConfigError: A key is unknown or a value is not valid.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _explain(error, type(self)) from None
+
+
+class ModelSettings(Settings):
+    """Which model, and how it is loaded.
+
+    Attributes:
+        name: Hub id, local folder, ``.gguf`` file, or ``tiny`` for the embedded model.
+        revision: Revision on the hub.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when ``None``.
+        trust_remote_code: Whether code that comes with the model may run.
+    """
+
+    name: str = "tiny"
+    revision: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    attention: str | None = None
+    trust_remote_code: bool = False
+
+
+class TaskSettings(Settings):
+    """Which task, and how its examples are scored.
+
+    Attributes:
+        name: Name of the task, see `lpes_evo.problems.make_task`.
+        options: Options of the task, such as ``n_keys`` or ``data``.
+        metric: What the search maximises: ``log_probability`` of the answer in nats per token, or ``accuracy``.
+        chat_template: Whether the tokenizer's chat template is used where it has one.
+        over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it.
+        batch_tokens: Tokens of one forward pass, padding included.
+    """
+
+    name: str = "recall"
+    options: dict[str, Any] = Field(default_factory=dict)
+    metric: Literal["log_probability", "accuracy"] = "log_probability"
+    chat_template: bool = True
+    over_length: Literal["error", "skip"] = "error"
+    batch_tokens: int = Field(default=8192, ge=1)
+
+
+class ExampleSettings(Settings):
+    """Which examples are drawn from the task.
+
+    Attributes:
+        positions: Gold positions from 0 (beginning) to 1 (end).
+        n_per_position: Examples at each position.
+    """
+
+    positions: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0), min_length=1)
+    n_per_position: int = Field(default=32, ge=1)
+
+    @model_validator(mode="after")
+    def _positions_are_fractions(self) -> "ExampleSettings":
+        for position in self.positions:
+            if not 0 <= position <= 1:
+                raise ValueError(f"expected every position to lie between 0 and 1, but got {position}")
+        return self
+
+
+class CurveSettings(Settings):
+    """The curves that are searched, see `lpes_evo.operators.CurveSpace`.
+
+    Attributes:
+        n_points: Control points of the Bezier curve; 4 is a cubic.
+        y_min: Smallest scale.
+        y_max: Largest scale.
+        y_step: Grid step of the scales; ``None`` for no grid.
+        max_delta: Largest difference of the scales of neighbouring control points.
+    """
+
+    n_points: int = Field(default=4, ge=2)
+    y_min: float = Field(default=0.5, gt=0)
+    y_max: float = Field(default=2.0, gt=0)
+    y_step: float | None = Field(default=0.02, gt=0)
+    max_delta: float = Field(default=0.5, gt=0)
+
+    def space(self, n_layers: int) -> CurveSpace:
+        """Return the space of these curves over ``n_layers`` layers.
+
+        Raises:
+            CurveError: The values do not fit each other.
+        """
+        return CurveSpace(
+            n_layers,
+            self.n_points,
+            y_min=self.y_min,
+            y_max=self.y_max,
+            y_step=self.y_step,
+            max_delta=self.max_delta,
+        )
+
+
+class SearchSettings(Settings):
+    """The evolutionary search.
+
+    Attributes:
+        algorithm: ``ga`` is a (mu + lambda) genetic algorithm, ``nsga2`` keeps the begin, middle and end sets as
+            three objectives, ``random`` draws curves without learning from them.
+        aggregate: How the three sets become one fitness value: their ``mean`` or their ``min``; ``nsga2`` takes
+            all three.
+        population_size: Parents that survive each generation (mu), and size of the initial population.
+        offspring_size: Genomes bred in each generation (lambda).
+        generations: Generations after the initial population.
+        n_constants: Constant curves in the initial population, spread over the range of scales, beside the identity.
+        tournament_size: Contestants of each parent selection.
+        crossover_probability: Chance that an offspring has two parents.
+        mutation_probability: Chance that an offspring is mutated; one that crossover left unchanged always is.
+        max_failures: Failed evaluations in a row that stop the run.
+    """
+
+    algorithm: Literal["ga", "nsga2", "random"] = "ga"
+    aggregate: Literal["mean", "min"] = "mean"
+    population_size: int = Field(default=24, ge=2)
+    offspring_size: int = Field(default=16, ge=1)
+    generations: int = Field(default=12, ge=0)
+    n_constants: int = Field(default=9, ge=1)
+    tournament_size: int = Field(default=3, ge=1)
+    crossover_probability: float = Field(default=0.6, ge=0, le=1)
+    mutation_probability: float = Field(default=0.8, ge=0, le=1)
+    max_failures: int = Field(default=5, ge=1)
+
+    @model_validator(mode="after")
+    def _constants_fit(self) -> "SearchSettings":
+        if self.n_constants > self.population_size:
+            raise ValueError(
+                f"expected n_constants to be at most population_size = {self.population_size}, "
+                f"but got {self.n_constants}"
+            )
+        return self
+
+    @property
+    def objectives(self) -> Literal["mean", "min", "groups"]:
+        """How scores become fitness values, in the terms of `lpes_evo.problems.aggregate`."""
+        return "groups" if self.algorithm == "nsga2" else self.aggregate
+
+    @property
+    def max_evaluations(self) -> int:
+        """The most evaluations a run can need; duplicates make it fewer."""
+        return self.population_size + self.offspring_size * self.generations
+
+
+class ReportSettings(ExampleSettings):
+    """What is measured on held-out examples once the search has ended.
+
+    Attributes:
+        n_shuffles: Random shuffles of the found scales that are measured beside them: the same values in another
+            order over the layers.
+    """
+
+    positions: tuple[float, ...] = Field(default=NINE_POSITIONS, min_length=1)
+    n_per_position: int = Field(default=50, ge=1)
+    n_shuffles: int = Field(default=0, ge=0)
+
+
+class RunConfig(Settings):
+    """Everything that shapes the result of a run.
+
+    Attributes:
+        model: The model.
+        task: The task.
+        examples: The examples the search sees.
+        curve: The curves that are searched.
+        search: The search.
+        report: The measurement on held-out examples.
+        seed: Seed of the examples, the search and the shuffles.
+    """
+
+    model: ModelSettings = ModelSettings()
+    task: TaskSettings = TaskSettings()
+    examples: ExampleSettings = ExampleSettings()
+    curve: CurveSettings = CurveSettings()
+    search: SearchSettings = SearchSettings()
+    report: ReportSettings = ReportSettings()
+    seed: int = 0
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets that come with the package, sorted."""
+    folder = resources.files("lpes_evo") / "presets"
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")
+    )
+
+
+def load_config(
+    *, preset: str | None = None, file: Path | None = None, overrides: dict[str, Any] | None = None
+) -> RunConfig:
+    """Build a configuration: defaults, then preset, then file, then overrides.
+
+    Args:
+        preset: Name of a preset.
+        file: A YAML file with any part of `RunConfig`; the ``config.yaml`` of a run is one.
+        overrides: Values by dotted key, such as ``{"search.generations": 20}``.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigError: The preset or file is unknown or malformed, a key is unknown, or a value is not valid.
+    """
+    values: dict[str, Any] = {}
+    if preset is not None:
+        if preset not in preset_names():
+            raise ConfigError(f"Expected a preset out of {', '.join(preset_names())}, but got {preset!r}.")
+        text = (resources.files("lpes_evo") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
+        _merge(values, _parse_yaml(text, f"preset {preset}"))
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigError(f"Expected a YAML file at {file}, but it cannot be read: {reason}.") from error
+        _merge(values, _parse_yaml(text, str(file)))
+    for dotted, value in (overrides or {}).items():
+        nested: Any = value
+        for key in reversed(dotted.split(".")):
+            nested = {key: nested}
+        _merge(values, nested)
+    return RunConfig(**values)
+
+
+def _parse_yaml(text: str, source: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"Expected {source} to be YAML, but it is not: {reason}.") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(
+            f"Expected {source} to be a mapping of keys to values, but got {type(values).__name__}."
+        )
+    # A run's own config.yaml also records where it ran, which shapes nothing.
+    values.pop("provenance", None)
+    return values
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
+    """Put ``values`` over ``into``, mapping by mapping; another task brings its own options."""
+    for key, value in values.items():
+        if (
+            key == "task"
+            and isinstance(value, dict)
+            and value.get("name") not in (None, into.get(key, {}).get("name"))
+        ):
+            into[key] = {name: kept for name, kept in into.get(key, {}).items() if name != "options"}
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsError":
+    """Say in one line what was expected, what came and what may be given instead."""
+    first = error.errors(include_url=False)[0]
+    nested = first.get("ctx", {}).get("error")
+    place = ".".join(str(part) for part in first["loc"])
+    if isinstance(nested, _SettingsError):
+        return _SettingsError(nested.template, f"{place}.{nested.place}".rstrip("."))
+    if nested is not None:
+        return _SettingsError(f"Expected other values under the configuration key PLACE: {nested}.", place)
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(settings.model_fields)
+        return _SettingsError(
+            f"Expected a known configuration key, but got 'PLACE'. Known keys there: {known}.", place
+        )
+    reason = first["msg"][0].lower() + first["msg"][1:]
+    came = repr(first["input"])[:60]
+    return _SettingsError(
+        f"Expected a valid value for the configuration key PLACE, but got {came}: {reason}.", place
+    )
+
+
+class _SettingsError(ConfigError):
+    """A `ConfigError` that settings around it can complete with where they hold the wrong part."""
+
+    def __init__(self, template: str, place: str) -> None:
+        super().__init__(template.replace("PLACE", place))
+        self.template = template
+        self.place = place

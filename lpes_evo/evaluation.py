@@ -1,0 +1,130 @@
+"""The outcome of one evaluation, and how a genome is evaluated in this process."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from lpes_evo.errors import JournalError
+from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.problems import Problem, aggregate
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known about one genome after its evaluation.
+
+    Attributes:
+        values: Fitness values, one per objective, larger is better; empty when the evaluation failed.
+        scores: Score of each search example, in the order of the problem's example ids; empty when it failed.
+        seconds: Wall-clock time of the evaluation.
+        status: ``"ok"`` or ``"failed"``.
+        error: The traceback of a failed evaluation, else ``None``.
+    """
+
+    values: tuple[float, ...]
+    scores: tuple[float, ...]
+    seconds: float
+    status: Literal["ok", "failed"] = "ok"
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evaluation as values that `json` can write."""
+        record: dict[str, Any] = {
+            "status": self.status,
+            "values": list(self.values),
+            "scores": list(self.scores),
+            "seconds": self.seconds,
+        }
+        return record if self.error is None else record | {"error": self.error}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Evaluation":
+        """Read what `to_json` gave, checking every value.
+
+        Args:
+            record: A mapping with the fields of this class.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            JournalError: A field is missing, has the wrong type, or a number is not finite.
+        """
+        try:
+            evaluation = cls(
+                values=tuple(float(value) for value in record["values"]),
+                scores=tuple(float(score) for score in record["scores"]),
+                seconds=float(record["seconds"]),
+                status=record["status"],
+                error=record.get("error"),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(
+                f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
+            ) from error
+        if (
+            evaluation.status not in ("ok", "failed")
+            or not np.isfinite([*evaluation.values, *evaluation.scores]).all()
+        ):
+            raise JournalError(
+                f"Expected finite values and the status 'ok' or 'failed', but got status {evaluation.status!r} "
+                f"and values {list(evaluation.values)}."
+            )
+        return evaluation
+
+
+Evaluator = Callable[[Sequence[BezierGenome]], Iterator[tuple[int, Evaluation]]]
+"""Takes genomes and yields ``(index, evaluation)`` as each is finished, in any order."""
+
+
+def evaluate_genome(
+    genome: BezierGenome, space: CurveSpace, problem: Problem, how: str = "mean"
+) -> Evaluation:
+    """Score one genome; whatever the problem raises becomes a failed evaluation with its traceback.
+
+    Args:
+        genome: The genome.
+        space: The space that decodes it.
+        problem: The problem that scores the decoded curve.
+        how: Aggregate of the begin, middle and end sets, see `lpes_evo.problems.aggregate`.
+
+    Returns:
+        The evaluation; failed when the problem raised or gave a score that is not a finite real number.
+    """
+    start = time.perf_counter()
+    try:
+        scores = np.asarray(problem.score(space.decode([genome])[0]))
+        if scores.shape != (len(problem.example_ids),):
+            raise ValueError(
+                f"Expected scores of shape (n_examples,) = ({len(problem.example_ids)},), but got {scores.shape}."
+            )
+        if np.iscomplexobj(scores) or not np.isfinite(scores).all():
+            raise ValueError(f"Expected finite real scores, but got {scores[~np.isfinite(scores)][:3]}.")
+        values = aggregate(scores, problem.groups, how)
+    except Exception:  # one bad candidate must not end a search of hours
+        return Evaluation((), (), time.perf_counter() - start, "failed", traceback.format_exc())
+    return Evaluation(values, tuple(float(score) for score in scores), time.perf_counter() - start)
+
+
+class SerialEvaluator:
+    """Evaluates genomes one after another in this process.
+
+    Args:
+        problem: The problem that scores the curves.
+        space: The space that decodes genomes.
+        how: Aggregate of the begin, middle and end sets.
+    """
+
+    def __init__(self, problem: Problem, space: CurveSpace, how: str = "mean") -> None:
+        self._problem = problem
+        self._space = space
+        self._how = how
+
+    def __call__(self, genomes: Sequence[BezierGenome]) -> Iterator[tuple[int, Evaluation]]:
+        """Yield ``(index, evaluation)`` of each genome as it is finished."""
+        for index, genome in enumerate(genomes):
+            yield index, evaluate_genome(genome, self._space, self._problem, self._how)

@@ -1,0 +1,151 @@
+"""The pictures of a run; every function returns the matplotlib figure, so that users restyle it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lpes_evo._files import write_atomic
+from lpes_evo.operators import BezierGenome, CurveSpace, bernstein
+from lpes_evo.report import CONSTANT, LPES, UNTOUCHED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by readers with any colour vision.
+_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+_STYLES = {
+    UNTOUCHED: ("untouched model", _GREY, "s"),
+    CONSTANT: ("best single scale", _GREEN, "^"),
+    LPES: ("LPES", _BLUE, "o"),
+}
+
+
+def plot_convergence(fitness: Sequence[float | None], generations: Sequence[dict[str, Any]]) -> "Figure":
+    """Draw fitness by evaluation: each evaluation, the best so far, mean and spread of the population.
+
+    Args:
+        fitness: Fitness of each evaluation in the order of the journal; ``None`` where it failed.
+        generations: Records of `lpes_evo.search.Search.logbook`.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = _figure("Evaluations", "Fitness on the search examples")
+    values = np.array([np.nan if value is None else value for value in fitness])
+    numbers = np.arange(1, len(values) + 1)
+    axes.plot(numbers, values, ".", color=_GREY, markersize=4, label="one evaluation")
+    axes.step(numbers, np.fmax.accumulate(values), where="post", color=_BLUE, label="best so far")
+    ends = np.cumsum([record["evaluations"] for record in generations])
+    known = [index for index, record in enumerate(generations) if record["mean"] is not None]
+    mean = np.array([generations[index]["mean"] for index in known])
+    spread = np.array([generations[index]["spread"] for index in known])
+    axes.plot(ends[known], mean, color=_ORANGE, label="population mean")
+    axes.fill_between(
+        ends[known],
+        mean - spread,
+        mean + spread,
+        color=_ORANGE,
+        alpha=0.2,
+        linewidth=0,
+        label="± 1 standard deviation",
+    )
+    if np.isfinite(values).any():
+        # A few hopeless curves would squeeze everything else into one line.
+        low, high = np.nanquantile(values, 0.1), np.nanmax(values)
+        axes.set_ylim(low - 0.15 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
+    """Draw the Bezier curve with its control polygon and the scale of each layer.
+
+    Args:
+        space: The space of the curve.
+        genome: The control points.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = _figure("Layer", "Scale (position divisor)")
+    points = np.array(genome)
+    curve = bernstein(np.linspace(0, 1, 200), len(points)) @ points
+    axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
+    axes.plot(points[:, 0], points[:, 1], "s--", color=_ORANGE, linewidth=1, label="control polygon")
+    axes.plot(curve[:, 0], curve[:, 1], color=_BLUE)
+    axes.plot(
+        np.arange(space.n_layers), space.decode([genome])[0], "o", color=_BLUE, label="scale of a layer"
+    )
+    axes.legend(frameon=False)
+    return figure
+
+
+def plot_positions(summary: dict[str, Any]) -> "Figure":
+    """Draw accuracy by gold position with 95 % intervals, before and after.
+
+    Args:
+        summary: What `lpes_evo.report.summarise` gave.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = _figure("Position of the fact (0 beginning, 1 end)", "Accuracy on held-out examples")
+    shuffles = summary.get("shuffles")
+    if shuffles:
+        rows = shuffles["positions"]
+        axes.plot(
+            [row["position"] for row in rows],
+            [row["accuracy"] for row in rows],
+            color=_ORANGE,
+            linestyle="--",
+            label=f"mean of {shuffles['n_shuffles']} shuffles of LPES",
+        )
+    width = 0.006
+    for shift, (name, (label, color, marker)) in enumerate(_STYLES.items(), start=-1):
+        if name not in summary["methods"]:
+            continue
+        method = summary["methods"][name]
+        rows = method["positions"]
+        accuracy = np.array([row["accuracy"] for row in rows])
+        reach = [accuracy - [row["low"] for row in rows], [row["high"] for row in rows] - accuracy]
+        axes.errorbar(
+            np.array([row["position"] for row in rows]) + shift * width,
+            accuracy,
+            yerr=np.clip(reach, 0, None),
+            color=color,
+            marker=marker,
+            capsize=2,
+            label=f"{label} (mean {method['accuracy']:.3f})",
+        )
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_title(f"n = {rows[0]['n']} for each point, 95 % Wilson intervals", fontsize=9)
+    axes.legend(frameon=False, loc="best")
+    return figure
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure in the format of the file's ending.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    import io
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.lstrip("."), dpi=150)
+    write_atomic(path, buffer.getvalue())
+
+
+def _figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
+    """Return an empty figure in the common style; it belongs to no window system."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes

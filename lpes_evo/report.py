@@ -1,0 +1,217 @@
+"""What found scales are worth on held-out examples, by gold position, beside what they must be compared with."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo._files import to_json, write_atomic
+from lpes_evo._randomness import isolated_random
+from lpes_evo.errors import JournalError
+from lpes_evo.journal import Journal
+from lpes_evo.problems import AnswerScores, ModelProblem, paired_difference, wilson_interval
+
+UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
+_SHUFFLE = "shuffle-"
+_FORMAT = "lpes-evo/report"
+
+
+def candidates(
+    lpes: npt.NDArray[np.float64], constant: float | None, *, n_shuffles: int, seed: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Name the vectors of scales that are measured side by side.
+
+    Args:
+        lpes: The found scales, ``(n_layers,)``.
+        constant: The best single scale on the search data; ``None`` where none was searched.
+        n_shuffles: Random orders of the found scales to add.
+        seed: Seed of the shuffles.
+
+    Returns:
+        ``untouched``, ``constant``, ``lpes`` and the shuffles, each ``(n_layers,)``.
+    """
+    vectors = {UNTOUCHED: np.ones_like(lpes)}
+    if constant is not None:
+        vectors[CONSTANT] = np.full_like(lpes, constant)
+    vectors[LPES] = lpes
+    with isolated_random(seed, "shuffles"):
+        for number in range(n_shuffles):
+            vectors[f"{_SHUFFLE}{number + 1:02d}"] = np.array(random.sample(lpes.tolist(), len(lpes)))
+    return vectors
+
+
+def measure(
+    problem: ModelProblem, vectors: dict[str, npt.NDArray[np.float64]], journal: Journal
+) -> Iterator[tuple[str, AnswerScores]]:
+    """Score every vector on the held-out examples, taking from the journal what is already there.
+
+    Args:
+        problem: The problem on held-out examples.
+        vectors: The scales by name, each ``(n_layers,)``.
+        journal: Where finished scores are kept.
+
+    Yields:
+        The name and the scores of each vector as they are finished, in the order given.
+
+    Raises:
+        JournalError: The journal holds other scales under one of the names, or scores of another length.
+        StorageError: The journal cannot be written.
+    """
+    for name, scales in vectors.items():
+        record = journal.get(name)
+        if record is None:
+            scores = problem.evaluate(scales)
+            journal.append(
+                name,
+                {
+                    "scales": scales.tolist(),
+                    "log_probability": scores.log_probability.tolist(),
+                    "correct": scores.correct.astype(int).tolist(),
+                },
+            )
+        else:
+            scores = _from_record(record, scales, journal.path)
+        yield name, scores
+
+
+def _from_record(record: dict[str, Any], scales: npt.NDArray[np.float64], path: Path) -> AnswerScores:
+    """Read the scores of a journal line."""
+    try:
+        if record["scales"] != scales.tolist():
+            raise JournalError(
+                f"Expected the scores of {record['key']!r} in {path} to belong to the scales of this run, but they "
+                "belong to others. Move the file away and run again with --resume."
+            )
+        return AnswerScores(
+            np.array(record["log_probability"], dtype=np.float64), np.array(record["correct"], dtype=bool)
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, JournalError):
+            raise
+        raise JournalError(
+            f"Expected scales and scores under {record['key']!r} in {path}, but got {error!r}."
+        ) from error
+
+
+def summarise(
+    positions: npt.NDArray[np.float64],
+    scores: dict[str, AnswerScores],
+    vectors: dict[str, npt.NDArray[np.float64]],
+) -> dict[str, Any]:
+    """Condense scores to accuracies with 95 % intervals, overall and by gold position.
+
+    Args:
+        positions: Gold position of each example, ``(n_examples,)``.
+        scores: Scores by name.
+        vectors: Scales by name.
+
+    Returns:
+        A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
+        same examples, and ``shuffles`` with the median over all of them.
+    """
+    methods = {name: _method(positions, scores[name], vectors[name]) for name in scores}
+    shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
+    summary: dict[str, Any] = {"format": _FORMAT, "version": 1, "methods": methods}
+    summary["differences"] = {
+        name: dict(
+            zip(
+                ("difference", "low", "high"),
+                paired_difference(scores[LPES].correct, scores[name].correct),
+                strict=True,
+            )
+        )
+        for name in methods
+        if name != LPES
+    }
+    if shuffles:
+        accuracies = [shuffle["accuracy"] for shuffle in shuffles.values()]
+        mean_correct = np.mean([scores[name].correct for name in shuffles], axis=0)
+        summary["shuffles"] = {
+            "n_shuffles": len(shuffles),
+            "median_accuracy": float(np.median(accuracies)),
+            "low": float(np.quantile(accuracies, 0.025)),
+            "high": float(np.quantile(accuracies, 0.975)),
+            "accuracies": accuracies,
+            "positions": [
+                {"position": float(position), "accuracy": float(mean_correct[positions == position].mean())}
+                for position in np.unique(positions)
+            ],
+        }
+    return summary
+
+
+def _method(
+    positions: npt.NDArray[np.float64], scores: AnswerScores, scales: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    """Return the accuracies of one vector of scales."""
+    return {
+        "scales": scales.tolist(),
+        **_accuracy(scores.correct, scores.log_probability),
+        "positions": [
+            {
+                "position": float(position),
+                **_accuracy(
+                    scores.correct[positions == position], scores.log_probability[positions == position]
+                ),
+            }
+            for position in np.unique(positions)
+        ],
+    }
+
+
+def _accuracy(correct: npt.NDArray[np.bool_], log_probability: npt.NDArray[np.float64]) -> dict[str, Any]:
+    low, high = wilson_interval(int(correct.sum()), len(correct))
+    return {
+        "n": len(correct),
+        "accuracy": float(correct.mean()),
+        "low": low,
+        "high": high,
+        "log_probability": float(log_probability.mean()),
+    }
+
+
+def save_report(path: Path, summary: dict[str, Any]) -> None:
+    """Write ``report.json``.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    write_atomic(path, to_json(summary, indent=1) + "\n")
+
+
+def load_report(path: Path) -> dict[str, Any]:
+    """Read ``report.json``.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What `summarise` gave.
+
+    Raises:
+        JournalError: The file is missing or malformed.
+    """
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JournalError(
+            f"Expected a finished run with {path}, but it cannot be read: {error.strerror}. "
+            "Finish the run with 'lpes-evo search --resume'."
+        ) from error
+    except ValueError as error:
+        raise JournalError(
+            f"Expected {path} to be JSON, but it is not: {error}. Write it again with --resume."
+        ) from error
+    if (
+        not isinstance(summary, dict)
+        or summary.get("format") != _FORMAT
+        or LPES not in summary.get("methods", {})
+    ):
+        raise JournalError(
+            f"Expected {path} to be a report of format {_FORMAT!r}. Write it again with --resume."
+        )
+    return summary

@@ -1,0 +1,273 @@
+"""One run in one folder: search, result, measurement on held-out data, pictures; resumable at any moment."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from filelock import FileLock, Timeout
+
+from lpes_evo import provenance
+from lpes_evo._files import write_atomic
+from lpes_evo.config import RunConfig, load_config
+from lpes_evo.errors import JournalError, StorageError
+from lpes_evo.evaluation import SerialEvaluator
+from lpes_evo.job import Job, prepare
+from lpes_evo.journal import Journal
+from lpes_evo.loop import drive
+from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
+from lpes_evo.progress import Reporter
+from lpes_evo.report import candidates, measure, save_report, summarise
+from lpes_evo.scales import Scales
+from lpes_evo.search import Search
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Resolved configuration and provenance."""
+        return self.path / "config.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """One line for each evaluation of the search."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def report_journal(self) -> Path:
+        """One line for each vector of scales measured on held-out data."""
+        return self.path / "report.jsonl"
+
+    @property
+    def scales(self) -> Path:
+        """The result."""
+        return self.path / "scales.json"
+
+    @property
+    def history(self) -> Path:
+        """One row for each generation."""
+        return self.path / "history.csv"
+
+    @property
+    def report(self) -> Path:
+        """Accuracies on held-out data."""
+        return self.path / "report.json"
+
+    @property
+    def pictures(self) -> tuple[Path, Path, Path]:
+        """Convergence, curve, accuracy by position."""
+        return self.path / "convergence.png", self.path / "curve.png", self.path / "positions.png"
+
+    def create(self) -> None:
+        """Make the folder for a new run.
+
+        Raises:
+            JournalError: The folder already holds a run, or cannot be made.
+        """
+        if self.config.exists() or self.journal.exists():
+            raise JournalError(
+                f"Expected a new folder, but {self.path} already holds a run. Continue it with "
+                f"'lpes-evo search --resume {self.path}', or choose another --output."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"Expected to make the run folder {self.path}, but the system said: {error.strerror}. "
+                "Choose an --output you may write to."
+            ) from error
+
+    def load_config(self) -> RunConfig:
+        """Return the configuration of the run in this folder.
+
+        Raises:
+            JournalError: The folder holds no run.
+            ConfigError: Its configuration is not valid.
+        """
+        if not self.config.is_file():
+            raise JournalError(
+                f"Expected a run folder with config.yaml, but {self.path} has none. Check the path."
+            )
+        return load_config(file=self.config)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process out of the folder for the length of a block.
+
+        Raises:
+            JournalError: Another process works in the folder.
+            StorageError: The folder cannot be written.
+        """
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise JournalError(
+                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
+                "Choose a folder you may write to."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run found.
+
+    Attributes:
+        scales: The scales, as in ``scales.json``.
+        summary: The measurement on held-out data, as in ``report.json``.
+    """
+
+    scales: Scales
+    summary: dict[str, Any]
+
+
+def run_search(
+    config: RunConfig, folder: RunFolder, *, device: str = "auto", reporter: Reporter | None = None
+) -> RunResult:
+    """Start the run of a folder, or go on with it: resume is replay.
+
+    The search starts from its seed again; evaluations in the journal are answered from there, so nothing is
+    evaluated twice and the result is the one of an undisturbed run.
+
+    Args:
+        config: The configuration; for a folder that holds a run, the one it was started with.
+        folder: The folder; it must exist.
+        device: Where the model computes.
+        reporter: Hears how the work goes.
+
+    Returns:
+        The result, after all files of the run are written.
+
+    Raises:
+        LpesError: Bad input, a full disk, or too many failed evaluations; the message says which. Finished
+            evaluations are in the journal.
+    """
+    reporter = reporter if reporter is not None else Reporter()
+    with folder.locked():
+        reporter.stage(f"Loading {config.model.name}")
+        job = prepare(config, device)
+        _say_what_is_searched(job, reporter)
+        _write_config(job, folder)
+        try:
+            with Journal(
+                folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity()}
+            ) as journal:
+                search = _search(job, journal, reporter)
+            scales = _scales(job, search)
+            scales.save(folder.scales)
+            write_atomic(folder.history, history_table(search))
+            _draw_search(search, folder)
+            with Journal(
+                folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity()}
+            ) as journal:
+                summary = _report(job, search, journal, reporter)
+        finally:
+            reporter.end()
+        save_report(folder.report, summary)
+        save_figure(plot_positions(summary), folder.pictures[2])
+    return RunResult(scales, summary)
+
+
+def _search(job: Job, journal: Journal, reporter: Reporter) -> Search:
+    """Run the search of a job to its end."""
+    search = Search(job.space, job.config.search, seed=job.config.seed, n_objectives=job.n_objectives)
+    drive(
+        search,
+        SerialEvaluator(job.search_problem, job.space, job.config.search.objectives),
+        journal,
+        reporter,
+    )
+    reporter.stage(f"Search ended: {search.stop()}")
+    return search
+
+
+def _report(job: Job, search: Search, journal: Journal, reporter: Reporter) -> dict[str, Any]:
+    """Measure the result on held-out examples."""
+    config = job.config.report
+    vectors = candidates(
+        job.space.decode([search.best])[0],
+        search.best_constant(),
+        n_shuffles=config.n_shuffles,
+        seed=job.config.seed,
+    )
+    scores = {}
+    for name, answer_scores in measure(job.report_problem, vectors, journal):
+        scores[name] = answer_scores
+        reporter.measured(name, answer_scores)
+    summary = summarise(np.array(job.report_problem.positions), scores, vectors)
+    return summary | {"command": provenance.command_line(), "skipped": job.report_problem.skipped}
+
+
+def _scales(job: Job, search: Search) -> Scales:
+    """Return the best genome of a search as scales."""
+    best = search.best
+    return Scales(
+        model=job.loaded.name,
+        scales=tuple(job.space.decode([best])[0].tolist()),
+        control_points=tuple((float(x), float(y)) for x, y in best),
+        task=job.config.task.name,
+        fitness=tuple(best.fitness.values),
+    )
+
+
+def _write_config(job: Job, folder: RunFolder) -> None:
+    """Write the resolved configuration once; a resumed run keeps the record of its first start."""
+    if folder.config.exists():
+        return
+    record = job.config.model_dump(mode="json")
+    record["provenance"] = provenance.describe(
+        **job.identity(), revision=job.loaded.revision, device=job.loaded.device, n_layers=job.loaded.n_layers
+    )
+    write_atomic(folder.config, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
+
+
+def _say_what_is_searched(job: Job, reporter: Reporter) -> None:
+    problem = job.search_problem
+    reporter.stage(
+        f"{job.loaded.name}: {job.loaded.n_layers} layers, {job.loaded.dtype} on {job.loaded.device}; "
+        f"{len(problem.example_ids)} search examples, {problem.n_tokens} tokens an evaluation; "
+        f"{len(job.report_problem.example_ids)} held-out examples"
+    )
+    skipped = problem.skipped + job.report_problem.skipped
+    if skipped:
+        reporter.stage(f"Skipped {skipped} examples longer than the window of {job.loaded.max_length} tokens")
+
+
+def history_table(search: Search) -> str:
+    """Return the logbook as CSV: one row for each generation."""
+    columns = search.logbook.header
+    rows = [
+        ",".join("" if record[column] is None else str(record[column]) for column in columns)
+        for record in search.logbook
+    ]
+    return "\n".join([",".join(columns), *rows]) + "\n"
+
+
+def _draw_search(search: Search, folder: RunFolder) -> None:
+    """Draw convergence and curve."""
+    fitness = [
+        float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
+        for evaluation in search.evaluations()
+    ]
+    save_figure(plot_convergence(fitness, search.logbook), folder.pictures[0])
+    save_figure(plot_curve(search.space, search.best), folder.pictures[1])

@@ -1,0 +1,66 @@
+"""The result of a run as a table for people."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from lpes_evo.report import LPES, load_report
+from lpes_evo.run import RunFolder
+from lpes_evo.scales import load_scales
+
+
+def show_run(path: Path, console: Console) -> None:
+    """Print accuracy by gold position before and after, the scales, and where the pictures are.
+
+    Args:
+        path: The folder of a finished run.
+        console: Where to print.
+
+    Raises:
+        JournalError: The folder holds no finished run.
+        ScalesError: Its ``scales.json`` is not valid.
+    """
+    folder = RunFolder(path)
+    folder.load_config()
+    summary = load_report(folder.report)
+    scales = load_scales(folder.scales)
+    methods = summary["methods"]
+    shuffles = summary.get("shuffles")
+    table = Table(title=f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)")
+    table.add_column("position")
+    for name in methods:
+        table.add_column(name, justify="right")
+    if shuffles:
+        table.add_column("shuffles", justify="right")
+    for index, row in enumerate(methods[LPES]["positions"]):
+        cells = [_interval(method["positions"][index]) for method in methods.values()]
+        if shuffles:
+            cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
+        table.add_row(f"{row['position']:.3f}  n={row['n']}", *cells)
+    table.add_section()
+    overall = [_interval(method) for method in methods.values()]
+    if shuffles:
+        overall.append(f"{shuffles['median_accuracy']:.3f} [{shuffles['low']:.3f}, {shuffles['high']:.3f}]")
+    table.add_row(f"all  n={methods[LPES]['n']}", *overall)
+    console.print(table)
+    if shuffles:
+        console.print(
+            f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
+            "median and 95 % range over all",
+            highlight=False,
+        )
+    for name, difference in summary["differences"].items():
+        console.print(
+            f"lpes - {name}: {difference['difference']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}] "
+            "(paired bootstrap, 95 %)",
+            highlight=False,
+        )
+    console.print("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), highlight=False)
+    console.print(f"Run folder: {path}", highlight=False, soft_wrap=True)
+    for picture in folder.pictures:
+        console.print(f"  {picture}", highlight=False, soft_wrap=True)
+
+
+def _interval(row: dict[str, float]) -> str:
+    return f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

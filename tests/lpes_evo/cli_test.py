@@ -1,0 +1,236 @@
+"""The command line as a user runs it: in a process of its own, on the embedded model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("lpes-evo")
+SMALL = [
+    "--preset", "demo",
+    "--set", "examples.n_per_position=6",
+    "--set", "search.population_size=8",
+    "--set", "search.n_constants=4",
+    "--set", "search.offspring_size=6",
+    "--set", "search.generations=3",
+    "--set", "report.n_per_position=10",
+    "--set", "report.positions=[0, 0.5, 1]",
+    "--set", "report.n_shuffles=3",
+    "--devices", "cpu",
+]  # fmt: skip
+PRODUCTS = {"config.yaml", "journal.jsonl", "report.jsonl", "scales.json", "history.csv", "report.json",
+            "convergence.png", "curve.png", "positions.png"}  # fmt: skip
+
+
+def lpes_evo(*arguments, cwd, check=None, **options):
+    result = subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        timeout=300,
+        **options,
+    )
+    assert "Traceback" not in result.stderr
+    if check is not None:
+        assert result.returncode == check, result.stderr + result.stdout
+    return result
+
+
+def start(*arguments, cwd):
+    return subprocess.Popen(
+        [PROGRAM, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_lines(path, n_lines, process):
+    deadline = time.monotonic() + 120
+    while not path.exists() or path.read_bytes().count(b"\n") < n_lines:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    result = lpes_evo("search", *SMALL, "--output", "straight", cwd=folder, check=0)
+    return folder / "straight", result
+
+
+def contents(run):
+    return {name: (run / name).read_bytes() for name in ("scales.json", "history.csv")}
+
+
+def keys(run, name="journal.jsonl"):
+    return [json.loads(line).get("key") for line in (run / name).read_text().splitlines()[1:]]
+
+
+def test_a_run_leaves_its_products_and_ends_by_naming_them(finished):
+    run, result = finished
+    assert {path.name for path in run.iterdir() if not path.name.startswith(".")} == PRODUCTS
+    assert "Run folder: straight" in result.stdout
+    for picture in ("convergence.png", "curve.png", "positions.png"):
+        assert f"straight/{picture}" in result.stdout
+        assert (run / picture).read_bytes().startswith(b"\x89PNG")
+    for name in ("untouched", "constant", "lpes", "shuffles"):
+        assert name in result.stdout
+    report = json.loads((run / "report.json").read_text())
+    assert report["methods"]["lpes"]["n"] == 30
+    assert report["shuffles"]["n_shuffles"] == 3
+    assert report["methods"]["untouched"]["scales"] == [1.0] * len(report["methods"]["lpes"]["scales"])
+
+
+def test_show_prints_the_result_of_a_run(finished):
+    run, _ = finished
+    shown = lpes_evo("show", run, cwd=run.parent, check=0)
+    assert "95 % intervals" in shown.stdout
+    assert str(run / "positions.png") in shown.stdout
+
+
+def test_equal_configuration_gives_byte_identical_results(finished):
+    run, _ = finished
+    lpes_evo(
+        "search",
+        "--config",
+        run / "config.yaml",
+        "--output",
+        "again",
+        "--devices",
+        "cpu",
+        cwd=run.parent,
+        check=0,
+    )
+    assert contents(run.parent / "again") == contents(run)
+
+
+@pytest.mark.parametrize("n_lines", [1, 3, 9, 20])
+def test_a_search_killed_at_any_moment_resumes_to_the_same_bytes_and_repeats_nothing(finished, n_lines):
+    run, _ = finished
+    folder = run.parent / f"killed-{n_lines}"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent)
+    wait_for_lines(folder / "journal.jsonl", n_lines, process)
+    process.kill()
+    process.wait()
+    before = keys(folder)
+    lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
+    assert contents(folder) == contents(run)
+    after = keys(folder)
+    assert after[: len(before)] == before
+    assert after == keys(run)
+    assert keys(folder, "report.jsonl") == keys(run, "report.jsonl")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, number, code):
+    run, _ = finished
+    folder = run.parent / f"signal-{number}"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent)
+    wait_for_lines(folder / "journal.jsonl", 4, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
+    assert contents(folder) == contents(run)
+    assert keys(folder) == keys(run)
+
+
+def test_a_finished_run_resumes_to_itself_without_an_evaluation(finished):
+    run, _ = finished
+    journal = (run / "journal.jsonl").read_bytes()
+    before = contents(run)
+    lpes_evo("search", "--resume", run, "--devices", "cpu", cwd=run.parent, check=0)
+    assert (run / "journal.jsonl").read_bytes() == journal
+    assert contents(run) == before
+
+
+def test_estimate_predicts_a_run(tmp_path):
+    result = lpes_evo("estimate", *SMALL, cwd=tmp_path, check=0)
+    assert "at most 26 evaluations" in result.stdout
+    assert "total" in result.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "--preset", "big"], "Expected a preset out of demo, paper"),
+        (["search", "--task", "nothing"], "kv, needle, recall"),
+        (["search", "--model", "no/such/model", "--task", "needle"], "no/such/model"),
+        (["search", "--model", "missing.gguf", "--task", "needle"], "missing.gguf"),
+        (["search", "--set", "search.generation=3"], "Known keys there: algorithm"),
+        (["search", "--set", "generations"], "Expected --set key=value"),
+        (["search", "--config", "missing.yaml"], "cannot be read"),
+        (["search", "--resume", "missing"], "Expected a run folder with config.yaml"),
+        (["search", "--resume", "x", "--seed", "1"], "Expected --resume alone"),
+        (["search", "--devices", "warp:0"], "warp:0"),
+        (["search", "--seed", "one"], "--seed"),
+        (["search", "--task", "needle", "--model", "tiny"], "unk"),
+        (["search", "--set", "task.options={n_pairs: 5000}"], "5000"),
+        (["search", "--set", "curve.max_delta=0.03"], "0.03"),
+        (["search", "--output", "/proc/nothing/here"], "Choose an --output"),
+        (["show", "missing"], "Expected a run folder with config.yaml"),
+        (["estimate", "--preset", "big"], "Expected a preset out of"),
+        (["unknown"], "unknown"),
+    ],
+)
+def test_bad_input_gives_one_clear_line_and_exit_code_2(arguments, message, tmp_path):
+    result = lpes_evo(*arguments, cwd=tmp_path, check=2)
+    assert message in result.stderr
+    if result.stderr.startswith("Error"):
+        assert result.stderr.count("\n") == 1
+
+
+def test_a_folder_with_a_run_is_not_overwritten(finished):
+    run, _ = finished
+    result = lpes_evo("search", *SMALL, "--output", run, cwd=run.parent, check=2)
+    assert "already holds a run" in result.stderr
+
+
+def test_an_edited_configuration_is_refused_and_the_journal_kept(finished, tmp_path):
+    run, _ = finished
+    folder = tmp_path / "edited"
+    folder.mkdir()
+    for name in ("config.yaml", "journal.jsonl"):
+        (folder / name).write_bytes((run / name).read_bytes())
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("generations: 3", "generations: 4"))
+    result = lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=tmp_path, check=2)
+    assert "Expected" in result.stderr
+    assert "to belong to this run, but its config is" in result.stderr
+    assert (folder / "journal.jsonl").read_bytes() == (run / "journal.jsonl").read_bytes()
+
+
+def test_two_processes_do_not_share_a_run(finished):
+    run, _ = finished
+    folder = run.parent / "shared"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent)
+    wait_for_lines(folder / "journal.jsonl", 2, process)
+    result = lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=2)
+    assert "another process works in it" in result.stderr
+    process.kill()
+    process.wait()
+
+
+def test_show_of_an_unfinished_run_says_how_to_finish_it(finished, tmp_path):
+    run, _ = finished
+    (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
+    result = lpes_evo("show", tmp_path, cwd=tmp_path, check=2)
+    assert "Finish the run with 'lpes-evo search --resume'" in result.stderr
+
+
+def test_the_version_is_printed(tmp_path):
+    assert lpes_evo("--version", cwd=tmp_path, check=0).stdout.strip()

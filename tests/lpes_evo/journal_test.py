@@ -1,0 +1,157 @@
+import json
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from lpes_evo.errors import JournalError, StorageError
+from lpes_evo.journal import Journal
+
+HEADER = {"format": "test", "config": "abc"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.jsonl"
+
+
+def fill(path, n_records):
+    with Journal(path, HEADER) as journal:
+        for number in range(n_records):
+            journal.append(f"k{number}", {"value": number / 3})
+
+
+def test_records_round_trip_exactly_and_in_order(path):
+    fill(path, 5)
+    with Journal(path, HEADER) as journal:
+        assert [record["key"] for record in journal] == ["k0", "k1", "k2", "k3", "k4"]
+        assert journal.get("k4")["value"] == 4 / 3
+        assert journal.get("other") is None
+
+
+def test_a_kill_at_any_byte_loses_only_the_line_in_hand(path):
+    fill(path, 3)
+    data = path.read_bytes()
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        with Journal(path, HEADER) as journal:
+            finished = data[:size].count(b"\n")
+            assert len(journal) == max(0, finished - 1)
+            journal.append("new", {"value": 1})
+        with Journal(path, HEADER) as journal:
+            assert journal.get("new") == {"key": "new", "value": 1}
+
+
+def test_another_header_is_refused_and_nothing_is_changed(path):
+    fill(path, 2)
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match=r"its config is 'abc' and this run's is 'xyz'.*Resume with"):
+        Journal(path, HEADER | {"config": "xyz"})
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("not json", "line 2 of .* to be a JSON object, but got b'not json'"),
+        ("[1, 2]", "line 2 of .* to be a JSON object, but got list"),
+        ('{"value": 1}', "line 2 of .* to have a key of its own, but got None"),
+        ("", "line 2 of .* to be a JSON object, but got b''"),
+        ('{"key": "k1"}', "line 4 of .* to have a key of its own, but got 'k1'"),
+    ],
+)
+def test_an_edited_line_is_named(path, line, message):
+    fill(path, 3)
+    lines = path.read_text().splitlines()
+    lines.insert(1, line)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(JournalError, match=message):
+        Journal(path, HEADER)
+
+
+def test_a_key_is_written_once(path):
+    with Journal(path, HEADER) as journal:
+        journal.append("k", {})
+        with pytest.raises(JournalError, match="Expected a new key, but 'k' is already in"):
+            journal.append("k", {})
+
+
+def test_numbers_that_are_not_finite_are_refused(path):
+    with Journal(path, HEADER) as journal:
+        with pytest.raises(ValueError, match="Out of range float"):
+            journal.append("k", {"value": float("nan")})
+        journal.append("k", {"value": 1.0})
+
+
+def test_a_folder_that_does_not_exist_gives_one_clear_line(tmp_path):
+    with pytest.raises(StorageError, match="Expected to open .* but the system said: No such file"):
+        Journal(tmp_path / "missing" / "journal.jsonl", HEADER)
+
+
+def test_a_file_size_limit_keeps_every_finished_record(path):
+    script = textwrap.dedent(
+        """
+        import resource, signal, sys
+        from pathlib import Path
+        from lpes_evo.errors import StorageError
+        from lpes_evo.journal import Journal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        journal = Journal(Path(sys.argv[1]), {"format": "test"})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        for number in range(1000):
+            try:
+                journal.append(f"k{number}", {"value": "x" * 100})
+            except StorageError as error:
+                print(number, error)
+                break
+        """
+    )
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    result = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, cwd=path.parent, check=True
+    )
+    n_written = int(result.stdout.split()[0])
+    assert "Finished work is safe" in result.stdout
+    with Journal(path, {"format": "test"}) as journal:
+        assert len(journal) == n_written
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_an_evaluation_that_finishes_on_a_full_disk_is_saved(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this machine does not allow a tmpfs mount")
+    try:
+        with Journal(disk / "journal.jsonl", HEADER) as journal:
+            with pytest.raises(OSError, match="No space left"):
+                fill_up(disk / "filler")
+            number = -1
+            with pytest.raises(StorageError, match=r"No space left on device\. Finished work is safe"):  # noqa: PT012
+                while True:
+                    number += 1
+                    journal.append(f"k{number}", {"value": "x" * 500})
+        (disk / "filler").unlink()
+        with Journal(disk / "journal.jsonl", HEADER) as journal:
+            # The record that met the full disk is there too.
+            assert len(journal) == number + 1
+            assert json.loads(path_last_line(disk / "journal.jsonl"))["key"] == f"k{number}"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill_up(path):
+    with open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 4096)
+
+
+def path_last_line(path):
+    return path.read_text().splitlines()[-1]

@@ -1,0 +1,93 @@
+import json
+
+import numpy as np
+import pytest
+
+from lpes_evo.errors import LpesError, ScalesError
+from lpes_evo.scales import Scales, check_scales, load_scales
+
+SCALES = Scales("tiny", (0.9, 1.0, 1.25), ((0.0, 0.9), (2.0, 1.25)), "recall", (-0.25,))
+
+
+@pytest.fixture
+def path(tmp_path):
+    SCALES.save(tmp_path / "scales.json")
+    return tmp_path / "scales.json"
+
+
+def test_scales_round_trip_from_the_file_and_from_its_folder(path):
+    assert load_scales(path) == SCALES
+    assert load_scales(path.parent, model="tiny", n_layers=3) == SCALES
+
+
+def test_the_file_says_what_it_is(path):
+    values = json.loads(path.read_text())
+    assert values["format"] == "lpes-evo/scales"
+    assert values["version"] == 1
+    assert values["n_layers"] == 3
+
+
+def test_a_file_cut_at_any_byte_is_refused(path):
+    data = path.read_bytes().rstrip()
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        with pytest.raises(ScalesError, match="to be JSON, but it is not|to have format"):
+            load_scales(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("scales", [1.0, 1.0], r"shape \(n_layers,\) = \(3,\)"),
+        ("scales", [1.0, 0.0, 1.0], "finite and positive, but got 0.0 at layer 1"),
+        ("scales", [1.0, -2.0, 1.0], "finite and positive, but got -2.0 at layer 1"),
+        ("scales", [1.0, float("nan"), 1.0], "finite and positive, but got nan at layer 1"),
+        ("scales", "abc", "to be numbers and names"),
+        ("scales", [[1.0, 1.0, 1.0]], "to be numbers and names"),
+        ("n_layers", 4, r"shape \(n_layers,\) = \(4,\)"),
+        ("n_layers", "many", "to be numbers and names"),
+        ("format", "other", "to have format 'lpes-evo/scales', version 1"),
+        ("version", 2, "to have format 'lpes-evo/scales', version 1"),
+        ("model", 7, "to be names, but got 7"),
+        ("control_points", [[0.0]], "to be numbers and names"),
+        ("control_points", [[0.0, float("inf")]], "finite control points"),
+        ("fitness", None, "to be numbers and names"),
+    ],
+)
+def test_an_edited_field_is_refused(path, field, value, message):
+    values = json.loads(path.read_text()) | {field: value}
+    path.write_text(json.dumps(values))
+    with pytest.raises(ScalesError, match=message):
+        load_scales(path)
+
+
+def test_a_missing_field_is_named(path):
+    values = json.loads(path.read_text())
+    del values["task"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(ScalesError, match="to have the field 'task', but it is missing"):
+        load_scales(path)
+
+
+def test_another_model_or_depth_is_refused(path):
+    with pytest.raises(ScalesError, match="Expected scales found on big, but those of .* were found on tiny"):
+        load_scales(path, model="big")
+    with pytest.raises(ScalesError, match="a model of n_layers = 32, but .* has 3"):
+        load_scales(path, n_layers=32)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ScalesError, match="cannot be read: No such file"):
+        load_scales(tmp_path / "nothing.json")
+    with pytest.raises(ScalesError, match="cannot be read: No such file"):
+        load_scales(tmp_path)
+
+
+def test_scales_are_checked_as_arrays():
+    assert check_scales([1, 2, 3], 3).dtype == np.float64
+    assert check_scales(np.ones((4, 3)), 3).shape == (4, 3)
+    for wrong in (np.ones((2, 2, 3)), np.ones(0), 1.0, np.ones((0, 3))):
+        with pytest.raises(ScalesError, match=r"Expected scales of shape \(n_layers,\) = \(3,\)"):
+            check_scales(wrong, 3)
+    with pytest.raises(LpesError, match="Expected scales to be numbers"):
+        check_scales(["a", "b", "c"], 3)

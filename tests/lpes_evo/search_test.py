@@ -1,0 +1,229 @@
+import random
+
+import numpy as np
+import pytest
+
+from lpes_evo.config import SearchSettings
+from lpes_evo.errors import ConfigError, CurveError, EvaluationError, SearchOrderError
+from lpes_evo.evaluation import Evaluation, SerialEvaluator, evaluate_genome
+from lpes_evo.journal import Journal
+from lpes_evo.loop import drive
+from lpes_evo.operators import BezierGenome, CurveSpace, init_identity
+from lpes_evo.problems import Problem
+from lpes_evo.search import Search
+
+N_LAYERS = 12
+SETTINGS = SearchSettings(population_size=12, offspring_size=8, generations=6, n_constants=5)
+
+
+class Target(Problem):
+    """Three sets that want three different curves; counts its evaluations."""
+
+    n_layers = N_LAYERS
+    example_ids = ("b", "m", "e")
+    groups = ("begin", "middle", "end")
+
+    def __init__(self):
+        depth = np.linspace(0, 1, N_LAYERS)
+        self.targets = np.stack([1 - 0.3 * depth, 0.8 + 0.2 * depth, 1 - 0.3 * depth**2])
+        self.calls = []
+
+    def score(self, scales, example_ids=None):
+        self.calls.append(tuple(scales))
+        return -((self.targets - scales) ** 2).mean(axis=1)
+
+
+def space(**changes):
+    return CurveSpace(N_LAYERS, **{"y_min": 0.5, "y_max": 1.5, "y_step": 0.05, "max_delta": 0.5} | changes)
+
+
+def searched(settings=SETTINGS, seed=0, problem=None, n_objectives=1, journal=None, curves=None):
+    search = Search(curves or space(), settings, seed=seed, n_objectives=n_objectives)
+    problem = problem or Target()
+    drive(search, SerialEvaluator(problem, search.space, settings.objectives), journal)
+    return search
+
+
+def result(search):
+    return [(genome.key, genome.fitness.values) for genome in search.population], list(search.logbook)
+
+
+@pytest.mark.parametrize("algorithm", ["ga", "nsga2", "random"])
+def test_a_search_is_a_function_of_its_seed_and_leaves_the_callers_generators_alone(algorithm):
+    settings = SETTINGS.model_copy(update={"algorithm": algorithm})
+    n_objectives = 3 if algorithm == "nsga2" else 1
+    first = searched(settings, n_objectives=n_objectives)
+    random.seed(0)
+    np.random.seed(1)
+    expected = random.Random(0).random(), np.random.RandomState(1).random()
+    second = searched(settings, n_objectives=n_objectives)
+    assert (random.random(), np.random.random()) == expected
+    assert result(first) == result(second)
+    assert result(first) != result(searched(settings, seed=1, n_objectives=n_objectives))
+
+
+@pytest.mark.parametrize("algorithm", ["ga", "nsga2", "random"])
+def test_nothing_is_evaluated_twice_and_everything_asked_is_feasible_and_its_own_object(algorithm):
+    problem = Target()
+    settings = SETTINGS.model_copy(update={"algorithm": algorithm})
+    search = Search(space(), settings, n_objectives=3 if algorithm == "nsga2" else 1)
+    keys, objects = [], []
+    while not search.stop():
+        genomes = search.ask()
+        for genome in genomes:
+            search.space.check(genome)
+        keys += [genome.key for genome in genomes]
+        objects += genomes
+        search.tell(
+            [evaluate_genome(genome, search.space, problem, settings.objectives) for genome in genomes]
+        )
+    assert len(keys) == len(set(keys)) == len({id(genome) for genome in objects})
+    assert len(keys) <= settings.max_evaluations
+
+
+def test_the_initial_population_holds_the_identity_and_constants_so_the_result_is_never_worse():
+    search = Search(space(), SETTINGS)
+    genomes = search.ask()
+    assert init_identity(space()).key in {genome.key for genome in genomes}
+    constants = {genome[0][1] for genome in genomes if len({y for _, y in genome}) == 1}
+    assert {0.5, 1.0, 1.5} <= constants
+    assert len(constants) >= SETTINGS.n_constants
+    problem = Target()
+    search = searched(problem=problem)
+    identity = np.mean(Target().score(np.ones(N_LAYERS)))
+    assert search.best.fitness.values[0] >= identity
+    assert 0.7 <= search.best_constant() <= 1.0
+
+
+def test_evolution_beats_random_search_at_equal_evaluations_on_most_seeds():
+    settings = SETTINGS.model_copy(update={"generations": 20})
+    wins = sum(
+        searched(settings, seed=seed).best.fitness.values
+        >= searched(settings.model_copy(update={"algorithm": "random"}), seed=seed).best.fitness.values
+        for seed in range(10)
+    )
+    assert wins >= 8
+
+
+def test_nsga2_keeps_a_front_on_which_nothing_is_dominated():
+    search = searched(SETTINGS.model_copy(update={"algorithm": "nsga2"}), n_objectives=3)
+    front = list(search.hall_of_fame)
+    assert len(front) > 1
+    assert not any(a.fitness.dominates(b.fitness) for a in front for b in front)
+    assert np.mean(search.best.fitness.values) == max(np.mean(genome.fitness.values) for genome in front)
+
+
+def test_a_used_up_grid_ends_the_search_after_each_curve_was_evaluated_once():
+    tiny = CurveSpace(1, 2, y_min=0.8, y_max=1.2, y_step=0.1, max_delta=0.1)
+    problem = Target()
+    problem.n_layers, problem.targets = 1, np.ones((3, 1))
+    settings = SearchSettings(population_size=8, offspring_size=8, generations=10, n_constants=3)
+    search = searched(settings, problem=problem, curves=tiny)
+    assert len(search.evaluations()) <= tiny.n_curves
+    assert sum(record["evaluations"] for record in search.logbook) == len(search.evaluations())
+    assert (
+        "curves of the space are evaluated" in search.stop() or sum(r["cached"] for r in search.logbook) > 0
+    )
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1j, "raise", "shape"])
+def test_a_failed_evaluation_is_recorded_and_never_selected(bad):
+    class Faulty(Target):
+        def score(self, scales, example_ids=None):
+            scores = super().score(scales)
+            if len(self.calls) % 4 == 0:
+                if bad == "raise":
+                    raise RuntimeError("out of luck")
+                return np.ones(2) if bad == "shape" else np.array([bad, *scores[1:]])
+            return scores
+
+    search = searched(problem=Faulty())
+    failed = [evaluation for evaluation in search.evaluations() if evaluation.status == "failed"]
+    assert failed
+    assert all("Traceback" in evaluation.error for evaluation in failed)
+    assert sum(record["failed"] for record in search.logbook) == len(failed)
+    assert all(genome.fitness.valid for genome in [*search.population, *search.hall_of_fame])
+    assert np.isfinite([genome.fitness.values for genome in search.population]).all()
+
+
+def test_failures_in_a_row_stop_the_run_with_one_line_and_keep_what_is_finished(tmp_path):
+    class Broken(Target):
+        def score(self, scales, example_ids=None):
+            super().score(scales)
+            if len(self.calls) > 3:
+                raise RuntimeError("the disk is gone")
+            return np.zeros(3)
+
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        with pytest.raises(
+            EvaluationError, match=r"5 in a row failed, the last with: RuntimeError: the disk is gone"
+        ):
+            searched(problem=Broken(), journal=journal)
+        assert len(journal) == 3 + 5
+
+
+def test_stopping_anywhere_and_resuming_gives_the_same_history_and_evaluates_only_the_rest(tmp_path):
+    straight = Target()
+    expected = searched(problem=straight)
+
+    class Killed(Target):
+        def score(self, scales, example_ids=None):
+            if len(self.calls) == limit:
+                raise KeyboardInterrupt
+            return super().score(scales)
+
+    n_total = len(straight.calls)
+    for limit in (0, 1, 11, 12, 17, n_total - 1):
+        path = tmp_path / f"{limit}.jsonl"
+        first = Killed()
+        with Journal(path, {}) as journal, pytest.raises(KeyboardInterrupt):
+            searched(problem=first, journal=journal)
+        second = Target()
+        with Journal(path, {}) as journal:
+            search = searched(problem=second, journal=journal)
+        assert result(search) == result(expected)
+        assert first.calls + second.calls == straight.calls
+        assert [record["generation"] for record in search.logbook] == list(range(SETTINGS.generations + 1))
+
+
+def test_a_wrong_order_is_an_error_that_says_what_to_do():
+    search = Search(space(), SETTINGS)
+    with pytest.raises(SearchOrderError, match="Ask for genomes first"):
+        search.tell([])
+    with pytest.raises(SearchOrderError, match="there is none. Call ask"):
+        _ = search.best
+    genomes = search.ask()
+    with pytest.raises(SearchOrderError, match="Tell the evaluations first"):
+        search.ask()
+    with pytest.raises(SearchOrderError, match=f"Expected {len(genomes)} evaluations.*but got 1"):
+        search.tell([Evaluation((0.0,), (0.0,), 0.0)])
+    with pytest.raises(SearchOrderError, match="Expected 1 fitness values.*but got 2"):
+        search.tell([Evaluation((0.0, 1.0), (0.0,), 0.0)] * len(genomes))
+    search.tell([Evaluation((0.0,), (0.0,), 0.0)] * len(genomes))
+    done = searched()
+    with pytest.raises(SearchOrderError, match="it has stopped: all 6 generations are done"):
+        done.ask()
+
+
+def test_a_genome_from_outside_is_checked_at_the_start_and_evaluated():
+    outside = BezierGenome([(0, 1.0), (3, 1.0), (6, 1.0), (11, 9.0)])
+    with pytest.raises(CurveError, match=r"9\.0"):
+        Search(space(), SETTINGS, initial=[outside])
+    given = BezierGenome([(0, 1.0), (3, 1.1), (6, 1.2), (11, 1.3)])
+    search = Search(space(), SETTINGS, initial=[given])
+    assert given.key in {genome.key for genome in search.ask()}
+
+
+def test_several_objectives_need_nsga2():
+    with pytest.raises(ConfigError, match="n_objectives = 1 for the algorithm 'ga', but got 3"):
+        Search(space(), SETTINGS, n_objectives=3)
+
+
+def test_a_changed_genome_of_ask_does_not_change_the_search():
+    search = Search(space(), SETTINGS)
+    genomes = search.ask()
+    keys = [genome.key for genome in genomes]
+    for genome in genomes:
+        genome[0] = (0.0, 99.0)
+    search.tell([Evaluation((float(index),), (0.0,), 0.0) for index in range(len(genomes))])
+    assert search.best.key == keys[-1]
