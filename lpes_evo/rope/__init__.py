@@ -3,8 +3,16 @@
 `patch_rope` makes layer ``h`` of a model rotate position ``m`` as ``m / s_h``, without changing a weight.
 """
 
-from lpes_evo.rope._frequencies import check_frequencies
+from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
+from lpes_evo.rope._probe import rotary_layers
 from lpes_evo.rope._structure import count_layers
 
-__all__ = ["RopePatch", "check_frequencies", "count_layers", "patch_rope", "unpatch_rope"]
+__all__ = [
+    "RopePatch",
+    "check_frequencies",
+    "count_layers",
+    "patch_rope",
+    "repair_frequencies",
+    "unpatch_rope",
+]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 
 from lpes_evo.errors import ModelError
-from lpes_evo.rope._structure import find_structure
+from lpes_evo.rope._structure import find_structure, is_dynamic
+from lpes_evo.rope._tables import indexes_table, sincos_table
 
-__all__ = ["check_frequencies"]
+__all__ = ["check_frequencies", "repair_frequencies"]
+
+_REMEDY = (
+    "The buffer was lost or rounded while loading (meta device, half-precision cast); call "
+    "lpes_evo.rope.repair_frequencies(model), or load the model with from_pretrained(dtype=...)."
+)
 
 
 def check_frequencies(model: torch.nn.Module) -> None:
-    """Check the rotary frequencies of a model.
+    """Check the rotary frequencies of a model against what its config says.
 
     The frequencies are a buffer that no checkpoint holds. Loading tricks (the meta device, half-precision
     casts) can leave it uninitialised or coarse, and the model runs on without an error.
@@ -23,21 +27,77 @@ def check_frequencies(model: torch.nn.Module) -> None:
 
     Raises:
         UnsupportedModelError: The model has no rotary embedding.
-        ModelError: A frequency is not finite or not positive, they do not decrease, or the first one is not
-            1.
+        ModelError: The frequencies are not kept in float32; or they differ from those that the config gives,
+            and are not finite, positive and decreasing from 1.
     """
-    structure = find_structure(model)
-    for module in (*structure.shared, *(module for module, _ in structure.own)):
-        for name, buffer in _frequencies(module):
+    for module in find_structure(model).rotary_modules:
+        fresh = _fresh_buffers(module)
+        for name, buffer in _in_use(module).items():
+            where = f"Expected rotary frequencies {type(module).__name__}.{name}"
+            if buffer.dtype not in (torch.float32, torch.float64):
+                raise ModelError(f"{where} in float32, but they are in {buffer.dtype}. {_REMEDY}")
+            if buffer.device.type == "meta":
+                raise ModelError(f"{where} with values, but they are on the meta device. {_REMEDY}")
             values = buffer.detach().to("cpu", torch.float64)
-            if not torch.isfinite(values).all() or not (values > 0).all() or not (values.diff() < 0).all():
+            if name in fresh and torch.allclose(values, fresh[name].double(), rtol=1e-4, atol=1e-9):
+                continue
+            fault = (
+                "they differ from the config's"
+                if indexes_table(module)
+                else _fault(values, is_dynamic(module))
+            )
+            if fault:
                 raise ModelError(
-                    f"Expected rotary frequencies {name} that are finite, positive and decreasing."
+                    f"{where} that are finite, positive and decreasing from 1, but {fault}. {_REMEDY}"
                 )
 
 
-def _frequencies(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the frequencies in use: one set, or one for each layer type."""
-    for name, buffer in module.named_buffers(recurse=False):
-        if name.endswith("inv_freq") and "original" not in name:
-            yield name, buffer
+def repair_frequencies(model: torch.nn.Module) -> None:
+    """Compute the rotary frequencies of a model anew from its config, in float32.
+
+    Args:
+        model: A causal language model of transformers with rotary position embeddings.
+
+    Raises:
+        UnsupportedModelError: The model has no rotary embedding.
+    """
+    structure = find_structure(model)
+    for module in structure.rotary_modules:
+        device = next(structure.decoder.parameters()).device
+        for name, buffer in _fresh_buffers(module).items():
+            # Dynamic types keep the frequencies of short inputs in a plain attribute of its own.
+            module.register_buffer(name, buffer.to(device), persistent=False)
+
+
+def _fault(values: torch.Tensor, dynamic: bool) -> str | None:
+    """Return what is wrong with frequencies ``(width,)``; dynamic types may not begin with 1."""
+    if not torch.isfinite(values).all():
+        return "some are not finite"
+    if not (values > 0).all():
+        return "some are not positive"
+    if not (values.diff() < 0).all():
+        return "they do not decrease"
+    if not dynamic and abs(float(values[0]) - 1) > 1e-4:
+        return f"the first is {float(values[0]):.6g}"
+    return None
+
+
+def _in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the frequencies in use: one set, one for each layer type, or the table made of them."""
+    return {
+        name: buffer
+        for name, buffer in module.named_buffers(recurse=False)
+        if name == "embed_positions" or (name.endswith("inv_freq") and "original" not in name)
+    }
+
+
+def _fresh_buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the buffers that the config gives, on the CPU; none for a module that keeps no config."""
+    if indexes_table(module):
+        rows, width = module.get_buffer("embed_positions").shape
+        return {"embed_positions": sincos_table(torch.arange(rows), width)}
+    config = getattr(module, "config", None)
+    if config is None:
+        return {}
+    with torch.device("cpu"):
+        return dict(type(module)(config).named_buffers(recurse=False))

@@ -8,8 +8,8 @@ import torch
 
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.rope._scales import Divisors
-from lpes_evo.rope._structure import RopeStructure, rope_types
-from lpes_evo.rope._tables import LayerTables, divide_positions, original_forward, split_layers
+from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
+from lpes_evo.rope._tables import LayerTables, divide_positions, indexes_table, raw_forward, split_layers
 
 __all__ = ["Switch"]
 
@@ -20,16 +20,15 @@ class Switch:
     One rotary hook computes the tables of all layers in one call, with positions ``m / s_h``; a hook on every
     layer takes out its own. Where layers own their rotary modules, each of these is hooked instead.
 
-    ``stack`` holds the scales of the patches on the model, the newest last: that one is in force.
+    ``stack`` holds the scales of the patches on the model, the newest last: that one is in force. ``reached``
+    tells whether a layer has taken scaled tables yet.
     """
 
     def __init__(self, structure: RopeStructure) -> None:
         self.n_layers = len(structure.layers)
         self.stack: list[Divisors] = []
-        self._decoder = structure.decoder
-        self._layers = structure.layers
+        self.reached = False
         self._handles: list[Any] = []
-        self._reached: set[int] = set()
 
     @property
     def divisors(self) -> Divisors:
@@ -37,16 +36,23 @@ class Switch:
         return self.stack[-1]
 
     def install(self, structure: RopeStructure) -> None:
-        """Register all hooks, or none if one fails."""
+        """Register all hooks, or none if one fails.
+
+        Raises:
+            UnsupportedModelError: A rotary module takes the length of the input from the positions it rotates
+                by.
+        """
         try:
             for module in structure.shared:
                 self._hook_rotary(module, None)
             for module, layer in structure.own:
                 self._hook_rotary(module, layer)
-            for index, module in enumerate(structure.layers):
-                self._add(module.register_forward_pre_hook(_LayerHook(self, index), with_kwargs=True))
+            for index, module in enumerate(structure.layers if structure.shared else ()):
+                self._handles.append(
+                    module.register_forward_pre_hook(_LayerHook(self, index), with_kwargs=True)
+                )
             self._check = structure.decoder.register_forward_hook(self._check_reach)
-            self._add(self._check)
+            self._handles.append(self._check)
         except BaseException:
             self.uninstall()
             raise
@@ -57,29 +63,23 @@ class Switch:
             handle.remove()
         self._handles.clear()
 
-    def reach(self, layer: int) -> None:
-        """Note that scaled tables reached a layer."""
-        self._reached.add(layer)
-
-    def _add(self, handle: Any) -> None:
-        self._handles.append(handle)
-
     def _hook_rotary(self, module: torch.nn.Module, layer: int | None) -> None:
-        hook = _RotaryHook(self, module, layer)
-        self._add(module.register_forward_pre_hook(hook.before, with_kwargs=True))
-        self._add(module.register_forward_hook(hook.after, with_kwargs=True))
-
-    def _check_reach(self, _decoder: torch.nn.Module, _args: Any, _output: Any) -> None:
-        """Refuse the model after its first forward if scaled tables did not reach the layers that take them."""
-        missed = [
-            index
-            for index, layer in enumerate(self._layers)
-            if index not in self._reached and "position_embeddings" in layer.forward.__code__.co_varnames
-        ]
-        if missed or not self._reached:
+        if rope_types(module) != {"default"} and "max" in raw_forward(module).__code__.co_names:
             raise UnsupportedModelError(
-                f"Expected scaled rotary tables to reach the decoder layers, but in {type(self._decoder).__name__} "
-                f"they did not reach layers {missed or 'at all'}. This architecture cannot be scaled layer by layer."
+                f"Expected a rotary module that is told its frequencies, but {type(module).__name__} of type "
+                f"{', '.join(sorted(rope_types(module)))} derives them from the positions it rotates by, so it would "
+                "take scaled positions for the length of the input. Use the default rotary type."
+            )
+        hook = _RotaryHook(self, module, layer)
+        self._handles.append(module.register_forward_pre_hook(hook.before, with_kwargs=True))
+        self._handles.append(module.register_forward_hook(hook.after, with_kwargs=True))
+
+    def _check_reach(self, decoder: torch.nn.Module, _args: Any, _output: Any) -> None:
+        """Refuse the model after its first forward if scaled positions did not reach any layer."""
+        if not self.reached:
+            raise UnsupportedModelError(
+                f"Expected scaled rotary positions to reach the decoder layers, but in {type(decoder).__name__} they "
+                "reached none. This architecture cannot be scaled layer by layer."
             )
         self._check.remove()
 
@@ -90,26 +90,26 @@ class _RotaryHook:
     def __init__(self, switch: Switch, module: torch.nn.Module, layer: int | None) -> None:
         self.switch = switch
         self.layer = layer
-        # These types derive their frequencies from the largest position, so they must see the true ones
-        # first.
-        self.dynamic = any("dynamic" in kind or kind == "longrope" for kind in rope_types(module))
+        # Dynamic types must see the true positions first, and a table can only be indexed by those.
+        self.true_first = is_dynamic(module) or indexes_table(module)
 
     def before(self, _module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         """Let the module itself run on scaled positions, which saves a second call."""
-        return None if self._twice() else self._scaled(args, kwargs)
+        return None if self._needs_second_call() else self._scaled(args, kwargs)
 
     def after(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return the tables in the form that the layers' hooks, or the owning layer, take."""
-        if self._twice():
+        if self._needs_second_call():
             args, kwargs = self._scaled(args, kwargs)
-            output = original_forward(module)(module, *args, **kwargs)
+            output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:
             return split_layers(output, self.switch.n_layers)
-        self.switch.reach(self.layer)
+        self.switch.reached = True
         return output
 
-    def _twice(self) -> bool:
-        return self.dynamic or (self.switch.divisors.live and torch.is_grad_enabled())
+    def _needs_second_call(self) -> bool:
+        # The module's own forward runs without gradients.
+        return self.true_first or (self.switch.divisors.live and torch.is_grad_enabled())
 
     def _scaled(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return the arguments of the rotary module with scaled positions."""
@@ -131,18 +131,23 @@ class _LayerHook:
         self.switch = switch
         self.index = index
 
-    def __call__(self, _module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, layer: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Replace the carrier of all tables by the tables of this layer, wherever the model passes it."""
         tables = kwargs.get("position_embeddings")
         if type(tables) is LayerTables:
             kwargs["position_embeddings"] = tables.take(self.index)
-            self.switch.reach(self.index)
+            self.switch.reached = True
             return args, kwargs
-        args = tuple(self._take(value) for value in args)
-        return args, {name: self._take(value) for name, value in kwargs.items()}
+        if isinstance(tables, (tuple, list, torch.Tensor)):
+            raise UnsupportedModelError(
+                f"Expected scaled rotary tables to reach layer {self.index}, but {type(layer).__name__} got tables "
+                "from elsewhere. This architecture cannot be scaled layer by layer."
+            )
+        return tuple(map(self._take, args)), {name: self._take(value) for name, value in kwargs.items()}
 
     def _take(self, value: Any) -> Any:
         if type(value) is LayerTables:
-            self.switch.reach(self.index)
+            self.switch.reached = True
             return value.take(self.index)
         if type(value) is dict:
             return {key: self._take(entry) for key, entry in value.items()}

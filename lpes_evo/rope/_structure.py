@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from lpes_evo.errors import UnsupportedModelError
 
-__all__ = ["RopeStructure", "count_layers", "find_structure", "is_rotary", "rope_types"]
+__all__ = ["RopeStructure", "count_layers", "find_structure", "is_dynamic", "is_rotary", "rope_types"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,11 @@ class RopeStructure:
     shared: tuple[torch.nn.Module, ...]
     own: tuple[tuple[torch.nn.Module, int], ...]
 
+    @property
+    def rotary_modules(self) -> tuple[torch.nn.Module, ...]:
+        """Every rotary module of the decoder."""
+        return (*self.shared, *(module for module, _ in self.own))
+
 
 def is_rotary(module: torch.nn.Module) -> bool:
     """Return whether a module computes rotary tables, by the naming that transformers keeps to."""
@@ -39,6 +43,11 @@ def rope_types(module: torch.nn.Module) -> set[str]:
     """Return the rotary types of a rotary module, such as ``default`` or ``yarn``; layer types may differ."""
     kind = getattr(module, "rope_type", "default")
     return set(kind.values()) if isinstance(kind, dict) else {kind}
+
+
+def is_dynamic(module: torch.nn.Module) -> bool:
+    """Return whether a rotary module derives its frequencies from the largest position it sees."""
+    return any("dynamic" in kind or kind == "longrope" for kind in rope_types(module))
 
 
 def count_layers(model: torch.nn.Module) -> int:
@@ -72,49 +81,47 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         UnsupportedModelError: The model has no decoder layers that could be found, or no rotary embedding.
     """
     config = _text_config(model)
-    n_layers = getattr(config, "num_hidden_layers", None)
+    name = type(model).__name__
+    # A config with num_layers beside num_hidden_layers counts the slots of its cache by the latter.
+    n_layers = getattr(config, "num_layers", None) or getattr(config, "num_hidden_layers", None)
     if not isinstance(n_layers, int):
         raise UnsupportedModelError(
-            f"Expected a causal language model of transformers with config.num_hidden_layers, but "
-            f"{type(model).__name__} has none. Pass a decoder whose config states its number of layers."
+            f"Expected a causal language model of transformers whose config states num_hidden_layers, but {name} "
+            "states none. Pass a decoder with one list of layers."
         )
     found = []
-    for name, owner in model.named_modules():
+    for path, owner in model.named_modules():
         for child in owner.children():
             if isinstance(child, torch.nn.ModuleList) and len(child) == n_layers:
-                # The config tells the text decoder from a tower of equal depth; the shallower module is the
-                # better.
-                rank = (getattr(owner, "config", None) is not config, name.count("."))
                 structure = _structure(owner, child)
-                if structure.shared or structure.own:
+                if structure.rotary_modules:
+                    # The config tells the text decoder from a tower of equal depth; then the shallower is
+                    # meant.
+                    rank = (getattr(owner, "config", None) is not config, path.count("."))
                     found.append((rank, structure))
-    if not found:
+    if found:
+        return min(found, key=lambda entry: entry[0])[1]
+    if any(is_rotary(module) for module in model.modules()):
         raise UnsupportedModelError(
-            f"Expected a model with rotary position embeddings, but {type(model).__name__} has no rotary module "
-            f"beside or inside its {n_layers} decoder layers. Only models that rotate queries and keys by position "
-            "(Llama, Qwen, Mistral, Gemma and the like) can be scaled."
+            f"Expected one list of {n_layers} decoder layers (config.num_hidden_layers) with its rotary module, but "
+            f"{name} runs its rotary attention outside of such a list. Its layers cannot be scaled one by one."
         )
-    return min(found, key=lambda entry: entry[0])[1]
+    raise UnsupportedModelError(
+        f"Expected a model with rotary position embeddings, but {name} has no rotary module. Only models that rotate "
+        "queries and keys by position (Llama, Qwen, Mistral, Gemma and the like) can be scaled."
+    )
 
 
 def _text_config(model: torch.nn.Module) -> Any:
     """Return the config of the text decoder."""
     config: Any = getattr(model, "config", None)
-    if config is None or not hasattr(config, "get_text_config"):
-        return config
-    if "decoder" in inspect.signature(config.get_text_config).parameters:
-        return config.get_text_config(decoder=True)
-    return config.get_text_config()
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
 def _structure(decoder: torch.nn.Module, layers: torch.nn.ModuleList) -> RopeStructure:
     """Return the structure of one decoder: every rotary module is inside a layer, or shared by the layers."""
-    own = [
-        (module, index)
-        for index, layer in enumerate(layers)
-        for module in layer.modules()
-        if is_rotary(module)
-    ]
-    inside = {id(module) for module, _ in own}
-    shared = [module for module in decoder.children() if is_rotary(module) and id(module) not in inside]
-    return RopeStructure(decoder, tuple(layers), tuple(shared), tuple(own))
+    own = {
+        module: index for index, layer in enumerate(layers) for module in layer.modules() if is_rotary(module)
+    }
+    shared = tuple(module for module in decoder.modules() if is_rotary(module) and module not in own)
+    return RopeStructure(decoder, tuple(layers), shared, tuple(own.items()))

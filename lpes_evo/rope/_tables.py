@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from lpes_evo.errors import ScalesError, UnsupportedModelError
 
-__all__ = ["LayerTables", "divide_positions", "original_forward", "split_layers"]
+__all__ = ["LayerTables", "divide_positions", "indexes_table", "raw_forward", "sincos_table", "split_layers"]
 
 
 class LayerTables(tuple[Any, ...]):
     """The rotary tables of all layers, on their way from the rotary module to the decoder layers.
 
-    It takes the place of the ``(cos, sin)`` pair that a rotary module returns. A decoder layer's hook takes
-    out the pair of its own layer. Nothing else may read it: code that unpacks it gets an error instead of the
-    tables of a wrong layer.
+    It takes the place of the ``(cos, sin)`` pair that a rotary module returns; the hook of a decoder layer
+    takes out the pair of its own layer. Nothing else may read it: code that unpacks it gets an error instead
+    of the tables of a wrong layer.
 
-    It is a tuple so that the libraries that walk through arguments accept it, and it has ``to`` because
-    accelerate moves every argument that has one; the layers' tables move only when they are taken.
+    It is a tuple so that libraries which walk through arguments accept it, and it has ``to`` because
+    accelerate moves every argument that has one; a layer's tables move only when they are taken.
     """
 
     layers: tuple[Any, ...]
@@ -50,22 +51,12 @@ class LayerTables(tuple[Any, ...]):
 
     def __iter__(self) -> Iterator[Any]:
         raise UnsupportedModelError(
-            "Expected only decoder layers to use the rotary tables, but other code of this model reads them. "
-            "This architecture cannot be scaled layer by layer."
+            "Expected only decoder layers to use the rotary tables, but other code of this model reads them. This "
+            "architecture cannot be scaled layer by layer."
         )
 
     def __getitem__(self, index: object) -> Any:
         return iter(self)
-
-
-def original_forward(module: torch.nn.Module) -> Callable[..., Any]:
-    """Return the rotary module's forward without decorators.
-
-    The decorators of transformers switch gradients off and derive a dynamic base from the positions they see;
-    the scaled positions must pass by both.
-    """
-    forward: Callable[..., Any] = inspect.unwrap(type(module).forward)
-    return forward
 
 
 def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int) -> torch.Tensor:
@@ -77,8 +68,7 @@ def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int
         batch: Rows of the model's input.
 
     Returns:
-        ``(..., n_layers * rows, length)`` positions, layers outermost, float32 or the divisors' float64 if
-        asked for.
+        ``(..., n_layers * rows, length)`` positions in the dtype of the divisors, layers outermost.
 
     Raises:
         ScalesError: The scales have one row per batch row, and the batch has another number of rows.
@@ -86,9 +76,9 @@ def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int
     rows = divisors.shape[1]
     if rows != 1 and rows != batch:
         raise ScalesError(
-            f"Expected scales of shape (batch, n_layers) with batch = {batch} rows as in the model's input, but got "
-            f"{rows} rows. Repeat the rows as generate does for beams or several return sequences, or pass one "
-            "vector of shape (n_layers,)."
+            f"Expected scales of shape (batch, n_layers) with batch = {batch} as in the model's input, but got {rows} "
+            "rows. Repeat the rows as generate does for beams or several return sequences, or pass one vector of "
+            "shape (n_layers,)."
         )
     return (positions.unsqueeze(-3) / divisors).flatten(-3, -2)
 
@@ -103,3 +93,34 @@ def split_layers(output: Any, n_layers: int) -> LayerTables:
 def _split(table: torch.Tensor, n_layers: int) -> tuple[torch.Tensor, ...]:
     """Return ``n_layers`` views ``(..., rows, length, width)`` of one stacked table."""
     return table.unflatten(-3, (n_layers, -1)).unbind(-4)
+
+
+def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:
+    """Return a rotary module's forward without decorators, and for real positions.
+
+    The decorators of transformers switch gradients off and derive a dynamic base from the positions they see;
+    the scaled positions must pass by both. A module that looks positions up in a table is run on a table of
+    just the positions asked for.
+    """
+    forward: Callable[..., Any] = inspect.unwrap(type(module).forward)
+    if not indexes_table(module):
+        return forward
+
+    def look_up(module: torch.nn.Module, x: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        table = sincos_table(position_ids.flatten(), module.get_buffer("embed_positions").shape[-1])
+        rows = torch.arange(position_ids.numel(), device=position_ids.device).view(position_ids.shape)
+        return forward(SimpleNamespace(embed_positions=table), x, rows)
+
+    return look_up
+
+
+def indexes_table(module: torch.nn.Module) -> bool:
+    """Return whether a rotary module looks positions up in a table, as GPT-J and CodeGen do."""
+    return hasattr(module, "embed_positions")
+
+
+def sincos_table(positions: torch.Tensor, width: int) -> torch.Tensor:
+    """Return the table of GPT-J for any positions, in float32: ``(n_positions, width)``, sines before cosines."""
+    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions.float()[:, None] * (1.0 / (10000**exponents))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
