@@ -2,7 +2,7 @@
 
 import importlib.resources
 import importlib.util
-import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,17 +162,11 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
                 "'lpes-evo[gguf]'"
             )
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
-    if path.is_dir():
+    if name and path.is_dir():
         if not (path / "config.json").is_file():
             raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
         return str(path), {"local_files_only": True}
-    if (
-        name.startswith((".", "~"))
-        or path.is_absolute()
-        or name.count("/") > 1
-        or os.sep * 2 in name
-        or not name
-    ):
+    if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
         raise ModelError(
             f"Expected a model folder, a .gguf file, a hub id or 'tiny', but {name!r} does not exist."
         )

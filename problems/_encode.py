@@ -95,7 +95,8 @@ def encode_examples(
         else:
             raise TaskError(
                 f"Expected every example to fit the model's window of {max_length} tokens, but "
-                f"{example.id!r} has {length}. Make the task smaller, or skip such examples with over_length='skip'."
+                f"{example.id!r} has {length}. Make the task smaller, or skip "
+                "such examples with over_length='skip'."
             )
     if not rows:
         raise TaskError(

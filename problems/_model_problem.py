@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.errors import EvaluationError, TaskError
+from lpes_evo.errors import EvaluationError, ScalesError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._encode import OverLength, encode_examples
 from lpes_evo.problems._problem import Problem
 from lpes_evo.problems._score import DEFAULT_BATCH_TOKENS, AnswerScores, batches, score_answers
 from lpes_evo.problems._task import Example, data_hash
+from lpes_evo.scales import check_scales
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -121,9 +122,13 @@ class ModelProblem(Problem):
             EvaluationError: The model's output is not finite.
         """
         from lpes_evo.rope import patch_rope
-        from lpes_evo.scales import check_scales
 
-        divisors = check_scales(np.atleast_1d(np.asarray(scales)), self.n_layers)
+        divisors = check_scales(scales, self.n_layers)
+        if divisors.ndim != 1:
+            raise ScalesError(
+                f"Expected scales of shape (n_layers,) = ({self.n_layers},), but got {divisors.shape}. "
+                "Score one curve at a time."
+            )
         ids = self.example_ids if example_ids is None else tuple(example_ids)
         unknown = [name for name in ids if name not in self._rows]
         if unknown:

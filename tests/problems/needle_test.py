@@ -1,0 +1,87 @@
+import re
+
+import pytest
+
+from lpes_evo.errors import TaskError
+from lpes_evo.problems import NeedleTask, check_disjoint, data_hash
+
+
+def draw(task=None, positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="search"):
+    return (task or NeedleTask()).examples(
+        positions=positions, n_per_position=n_per_position, seed=seed, split=split
+    )
+
+
+def test_examples_are_byte_identical_on_every_platform():
+    assert data_hash(draw()) == "95409add9bf972d845ea1cb1c388ee14f2a491eb4a0543e1b1ff40141effb9b0"
+
+
+def test_the_gold_needle_stands_at_the_position_asked_for():
+    for slot, position in enumerate([0.0, 1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7, 6 / 7, 1.0]):
+        (example,) = draw(positions=[position], n_per_position=1)
+        needles = re.findall(r"numbers for (\w+) is: (\d+)\.", example.prompt)
+        assert len(needles) == 8
+        key = re.search(r"number for (\w+) mentioned", example.prompt).group(1)
+        assert needles[slot] == (key, example.answer)
+        assert example.answer_prefix == f"The special magic number for {key} is"
+
+
+def test_keys_differ_and_numbers_have_the_digits_asked_for():
+    for example in draw(NeedleTask(n_keys=20, n_digits=6), n_per_position=5):
+        needles = re.findall(r"numbers for (\w+) is: (\d+)\.", example.prompt)
+        assert len({key for key, _ in needles}) == 20
+        assert all(len(number) == 6 and number[0] != "0" for _, number in needles)
+
+
+def test_more_filler_makes_a_longer_text_with_the_same_number_of_needles():
+    (short,) = draw(positions=[0.5], n_per_position=1)
+    (long,) = draw(NeedleTask(n_filler=3), positions=[0.5], n_per_position=1)
+    assert long.prompt.count("The grass is green.") == 3 * short.prompt.count("The grass is green.") == 27
+    assert long.prompt.count("numbers for") == 8
+
+
+def test_splits_and_seeds_share_no_example():
+    search, report = draw(n_per_position=20), draw(n_per_position=20, split="report")
+    check_disjoint(search, report)
+    check_disjoint(search, draw(n_per_position=20, seed=1))
+
+
+def test_a_further_position_leaves_the_other_examples_as_they_are():
+    few, more = draw(positions=[0.0, 1.0]), draw(positions=[0.0, 0.5, 1.0])
+    assert set(few) < set(more)
+
+
+def test_disjointness_check_refuses_shared_examples():
+    with pytest.raises(TaskError, match="disjoint, but 2 report examples"):
+        check_disjoint(draw(), draw(positions=[0.5]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_keys": 1}, "n_keys to be an integer from 2"),
+        ({"n_keys": 10_000}, "n_keys to be an integer from 2"),
+        ({"n_keys": True}, "n_keys"),
+        ({"n_filler": 0}, "n_filler to be an integer of at least 1"),
+        ({"n_digits": 1.5}, "n_digits"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(TaskError, match=message):
+        NeedleTask(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"positions": [1.5]}, r"between 0 and 1, but got 1\.5"),
+        ({"positions": [float("nan")]}, "between 0 and 1, but got nan"),
+        ({"positions": []}, "at least one position"),
+        ({"positions": [0.0, -0.0]}, "none of them twice"),
+        ({"n_per_position": 0}, "n_per_position to be an integer of at least 1, but got 0"),
+        ({"split": "test"}, "one of search, report, but got 'test'"),
+    ],
+)
+def test_bad_draws_are_refused(options, message):
+    with pytest.raises(TaskError, match=message):
+        draw(**options)

@@ -1,0 +1,54 @@
+import subprocess
+import sys
+
+import pytest
+
+import lpes_evo.problems
+from lpes_evo.errors import TaskError
+from lpes_evo.problems import KeyValueTask, NeedleTask, RecallTask, make_task
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("kv", KeyValueTask), ("needle", NeedleTask), ("recall", RecallTask)]
+)
+def test_tasks_are_made_by_name(name, kind):
+    assert isinstance(make_task(name), kind)
+    assert kind.name == name
+
+
+def test_options_reach_the_task():
+    (example,) = make_task("needle", n_keys=3).examples(
+        positions=[0.5], n_per_position=1, seed=0, split="search"
+    )
+    assert example.prompt.count("numbers for") == 3
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(TaskError, match="one of kv, needle, recall, but got 'needles'"):
+        make_task("needles")
+
+
+def test_an_unknown_option_lists_the_known_ones():
+    with pytest.raises(TaskError, match="'kv' to be among n_pairs, data, but got pairs"):
+        make_task("kv", pairs=3)
+
+
+def test_every_exported_name_exists():
+    for name in lpes_evo.problems.__all__:
+        assert getattr(lpes_evo.problems, name) is not None
+
+
+def test_an_unknown_export_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = lpes_evo.problems.nothing
+
+
+def test_tasks_load_neither_torch_nor_transformers():
+    code = (
+        "import sys; from lpes_evo.problems import make_task, aggregate, ModelProblem, encode_examples, "
+        "score_answers; "
+        "make_task('kv'); print([name for name in ('torch', 'transformers', 'matplotlib') if name in "
+        "sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
