@@ -7,10 +7,14 @@ and reads the value of each layer. Everything works with plain DEAP, and needs N
     from deap import algorithms, base, tools
     from lpes_evo.operators import CurveSpace
 
-    space = CurveSpace(n_layers=32) toolbox = base.Toolbox() space.register(toolbox, weights=(1.0,))
+    space = CurveSpace(n_layers=32)
+    toolbox = base.Toolbox()
+    space.register(toolbox, weights=(1.0,))
     toolbox.register("evaluate", lambda genome: (-abs(space.decode([genome])[0] - 1.3).sum(),))
-    toolbox.register("select", tools.selTournament, tournsize=3) random.seed(1) population, logbook =
-    algorithms.eaSimple(toolbox.population(n=50), toolbox, 0.5, 0.3, ngen=20, verbose=False)
+    toolbox.register("select", tools.selTournament, tournsize=3)
+    random.seed(1)
+    population = toolbox.population(n=50)
+    population, logbook = algorithms.eaSimple(population, toolbox, 0.5, 0.3, ngen=20, verbose=False)
 
 Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a run.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 # operator is exact integer arithmetic, on and off the grid, and no rounding error can leave the space.
 _CONTINUOUS_STEPS = 2**32
 # Sums like 0.5 + 0.02 * 33 carry rounding errors; at 12 decimals equal grid values are equal floats.
-_DECIMALS = 12
+_GRID_DECIMALS = 12
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,14 @@ class Axis:
     def between(cls, low: float, high: float, step: float | None) -> "Axis":
         """Return the axis from ``low`` to ``high`` with the given step; ``None`` makes it continuous."""
         if step is not None:
-            return cls(low, high, step, round((high - low) / step), continuous=False)
+            return cls(on_grid(low), on_grid(high), step, round((high - low) / step), continuous=False)
         n_steps = _CONTINUOUS_STEPS if high > low else 0
         return cls(low, high, (high - low) / n_steps if n_steps else 1.0, n_steps, continuous=True)
 
     @cached_property
     def _grid(self) -> tuple[float, ...]:
         """The values of an axis that is not continuous, ``(n_steps + 1,)``."""
-        # Adding zero turns -0.0 into 0.0, so that equal values also print alike.
-        inner = [round(self.low + index * self.step, _DECIMALS) + 0.0 for index in range(1, self.n_steps)]
+        inner = [on_grid(self.low + index * self.step) for index in range(1, self.n_steps)]
         return (self.low, *inner, self.high) if self.n_steps else (self.low,)
 
     @cached_property
@@ -83,3 +82,9 @@ class Axis:
         """Return how many steps a distance spans; on a continuous axis rounded up, at most ``n_steps``."""
         steps = distance / self.step
         return min(math.ceil(steps) if self.continuous else round(steps), self.n_steps)
+
+
+def on_grid(value: float) -> float:
+    """Return the one float that stands for a grid value, however it was computed."""
+    # Adding zero turns -0.0 into 0.0, so that equal values also print alike.
+    return round(value, _GRID_DECIMALS) + 0.0

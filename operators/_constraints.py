@@ -9,7 +9,7 @@ from operator import sub
 
 import numpy as np
 
-from lpes_evo.operators._axis import Axis
+from lpes_evo.operators._axis import Axis, on_grid
 from lpes_evo.operators._errors import CurveError
 
 _WHOLE_TOLERANCE = 1e-6
@@ -30,7 +30,8 @@ class CurveConstraints:
         n_points: Number of control points, at least 2; 4 is a cubic.
         y_min: Smallest value of a control point.
         y_max: Largest value of a control point.
-        y_step: Grid step of the values; ``None`` for continuous values, kept to a 2^32nd of the interval.
+        y_step: Grid step of the values, which are then kept to 12 decimals; ``None`` for continuous values,
+            kept to a 2^32nd of the interval.
         max_delta: Largest difference of the values of neighbouring control points.
         x_step: Grid step of the layer coordinate; ``None`` for a continuous one.
     """
@@ -72,6 +73,8 @@ class CurveConstraints:
                 )
             _check_steps("y_max - y_min", self.y_max - self.y_min, "y_step", self.y_step)
             _check_steps("max_delta", self.max_delta, "y_step", self.y_step)
+            object.__setattr__(self, "y_min", on_grid(self.y_min))
+            object.__setattr__(self, "y_max", on_grid(self.y_max))
         if self.x_step is not None:
             _check_steps("n_layers - 1", self.n_layers - 1, "x_step", self.x_step)
 

@@ -80,7 +80,7 @@ def _finite(value: Any, weight: float) -> float:
     try:
         # NumPy would drop the imaginary part with no more than a warning; float() reads text.
         weighted = math.nan if np.iscomplexobj(value) or isinstance(value, str) else float(value) * weight
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         weighted = math.nan
     if not math.isfinite(weighted):
         raise CurveError(

@@ -67,12 +67,12 @@ class BrachistochroneProblem(Problem):
     """The slide of fastest descent: the score is minus the travel time of a frictionless bead, in seconds.
 
     The bead starts at rest at (0, 0), passes below x = ``width * (h + 1) / (n_layers + 1)`` at depth
-    ``scales[h]``, and ends at (``width``, ``drop``). At depth d it has the speed ``sqrt(2 g d)``; on a straight
-    piece of length l its acceleration is constant, so it takes exactly ``2 l / (v_start + v_end)``.
+    ``scales[h]``, and ends at (``width``, ``drop``). At depth d it has the speed ``sqrt(2 g d)``; on a
+    straight piece of length l its acceleration is constant, so it takes exactly ``2 l / (v_start + v_end)``.
 
     The best of all slides is a cycloid ``x = r (a - sin a)``, ``d = r (1 - cos a)`` with the travel time
-    ``a_end * sqrt(r / g)`` (Johann Bernoulli, Acta Eruditorum, 1697). Every slide of straight pieces is slower
-    than that, so `optimum` is a strict bound; with more layers the best score comes closer to it.
+    ``a_end * sqrt(r / g)`` (Johann Bernoulli, Acta Eruditorum, 1697). Every slide of straight pieces is
+    slower than that, so `optimum` is a strict bound; with more layers the best score comes closer to it.
 
     Attributes:
         width: Horizontal distance of the end, in metres.
