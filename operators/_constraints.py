@@ -71,12 +71,16 @@ class CurveConstraints:
                     f"Expected y_step >= {least_step:g}, but got {self.y_step}. "
                     "Use None for continuous values."
                 )
-            _check_steps("y_max - y_min", self.y_max - self.y_min, "y_step", self.y_step)
-            _check_steps("max_delta", self.max_delta, "y_step", self.y_step)
+            _check_steps(f"y_max to be y_min = {self.y_min:g} plus", self.y_max, self.y_min, self.y_step)
+            _check_steps("max_delta to be", self.max_delta, 0.0, self.y_step)
             object.__setattr__(self, "y_min", on_grid(self.y_min))
             object.__setattr__(self, "y_max", on_grid(self.y_max))
-        if self.x_step is not None:
-            _check_steps("n_layers - 1", self.n_layers - 1, "x_step", self.x_step)
+        if self.x_step is not None and (self.n_layers - 1) % self.x_step:
+            last = self.n_layers - 1
+            divisors = ", ".join(str(step) for step in range(1, last + 1) if last % step == 0)
+            raise CurveError(
+                f"Expected x_step to divide n_layers - 1 = {last}, but got {self.x_step}. Use one of {divisors}."
+            )
 
     @cached_property
     def x_axis(self) -> Axis:
@@ -237,16 +241,16 @@ def _finite(name: str, value: object) -> float:
     return float(value) + 0.0
 
 
-def _check_steps(name: str, length: float, step_name: str, step: float) -> None:
-    """Refuse a length that is not a whole number of steps.
+def _check_steps(what: str, value: float, origin: float, step: float) -> None:
+    """Refuse a value that is not a whole number of ``y_step`` away from the origin.
 
     Raises:
-        CurveError: It is not; the message names the neighbouring lengths that are.
+        CurveError: It is not; the message names the neighbouring values that are.
     """
-    steps = length / step
+    steps = (value - origin) / step
     if abs(steps - round(steps)) > _WHOLE_TOLERANCE:
-        below, above = (round(math.floor(steps) * step, 9), round(math.ceil(steps) * step, 9))
+        below, above = origin + math.floor(steps) * step, origin + math.ceil(steps) * step
         raise CurveError(
-            f"Expected {name} to be a whole number of {step_name} = {step:g}, but got {length:g}. "
+            f"Expected {what} a whole number of y_step = {step:g}, but got {value:g}. "
             f"Use {below:g} or {above:g}."
         )

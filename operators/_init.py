@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import qmc
 
 from lpes_evo.operators._constraints import CurveConstraints
 from lpes_evo.operators._errors import CurveError
@@ -62,6 +61,9 @@ def init_quasi_random(
     """
     if n < 0:
         raise CurveError(f"Expected n >= 0, but got {n}.")
+    # scipy.stats takes longer to import than all the rest together, and nothing else here needs it.
+    from scipy.stats import qmc
+
     n_points, x_last, y_last, rise = (
         space.n_points,
         space.x_axis.n_steps,

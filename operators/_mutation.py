@@ -32,10 +32,10 @@ def mut_point(individual: BezierGenome, *, space: CurveConstraints, finest: floa
         The individual.
 
     Raises:
-        CurveError: The individual is not feasible.
+        CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    share = finest ** random.random()
+    share = _draw_share(finest)
     untried = list(range(space.n_points))
     while untried:
         k = untried.pop(random.randrange(len(untried)))
@@ -66,10 +66,10 @@ def mut_shift(individual: BezierGenome, *, space: CurveConstraints, finest: floa
         The individual.
 
     Raises:
-        CurveError: The individual is not feasible.
+        CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    reach = _reach(finest ** random.random(), space.y_axis.n_steps)
+    reach = _reach(_draw_share(finest), space.y_axis.n_steps)
     low, high = max(-min(ys), -reach), min(space.y_axis.n_steps - max(ys), reach)
     if low < high:
         shift = _draw_other(low, high, 0)
@@ -97,10 +97,10 @@ def mut_tilt(individual: BezierGenome, *, space: CurveConstraints, finest: float
         The individual.
 
     Raises:
-        CurveError: The individual is not feasible.
+        CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    reach = _reach(finest ** random.random(), space.y_axis.n_steps)
+    reach = _reach(_draw_share(finest), space.y_axis.n_steps)
     untried = list(range(space.n_points))
     while untried:
         pivot = untried.pop(random.randrange(len(untried)))
@@ -141,8 +141,10 @@ def mut_mix(
         The individual.
 
     Raises:
-        CurveError: The individual is not feasible.
+        CurveError: The individual is not feasible, ``finest`` is out of range, or ``rates`` are not three
+            numbers >= 0 with a positive sum.
     """
+    check_rates(rates)
     (drawn,) = random.choices(_OPERATORS, rates)
     others = [
         mutate for mutate, rate in zip(_OPERATORS, rates, strict=True) if rate > 0 and mutate is not drawn
@@ -155,22 +157,26 @@ def mut_mix(
     return (individual,)
 
 
-def check_rates(rates: Sequence[float], finest: float) -> None:
-    """Refuse settings that `mut_mix` cannot use.
+def check_rates(rates: Sequence[float]) -> None:
+    """Refuse rates that `mut_mix` cannot use.
 
     Raises:
-        CurveError: ``rates`` are not three finite numbers >= 0 with a positive sum, or ``finest`` is not in
-            (0, 1].
+        CurveError: They are not three finite numbers >= 0 with a positive sum.
     """
-    if (
-        len(rates) != len(_OPERATORS)
-        or not all(math.isfinite(rate) and rate >= 0 for rate in rates)
-        or not sum(rates)
-    ):
+    usable = len(rates) == len(_OPERATORS) and all(math.isfinite(rate) and rate >= 0 for rate in rates)
+    if not usable or not sum(rates):
         raise CurveError(
-            f"Expected rates of point, shift and tilt as three numbers >= 0, not all 0, "
+            "Expected rates of point, shift and tilt as three numbers >= 0, not all 0, "
             f"but got {tuple(rates)}."
         )
+
+
+def check_finest(finest: float) -> None:
+    """Refuse a smallest reach that is no share of the axis.
+
+    Raises:
+        CurveError: It is not in (0, 1].
+    """
     if not 0 < finest <= 1:
         raise CurveError(f"Expected finest to be a share of the axis in (0, 1], but got {finest}.")
 
@@ -208,6 +214,16 @@ def _feasible_rises(space: CurveConstraints, ys: list[int], pivot: int, reach: i
             low = max(low, -(space.max_rise + difference) * arm)
             high = min(high, (space.max_rise - difference) * arm)
     return low, high
+
+
+def _draw_share(finest: float) -> float:
+    """Draw a share of the axis log-uniformly from ``finest`` to 1.
+
+    Raises:
+        CurveError: ``finest`` is out of range.
+    """
+    check_finest(finest)
+    return math.pow(finest, random.random())
 
 
 def _reach(share: float, n_steps: int) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from lpes_evo.operators._crossover import cx_mix
 from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._genome import BezierGenome
 from lpes_evo.operators._init import init_random_walk
-from lpes_evo.operators._mutation import check_rates, mut_mix
+from lpes_evo.operators._mutation import check_finest, check_rates, mut_mix
 from lpes_evo.operators._nearest import nearest_indices
 
 
@@ -214,9 +213,9 @@ class CurveSpace(CurveConstraints):
         """
         if not 0 <= blend <= 1:
             raise CurveError(f"Expected blend to be a probability from 0 to 1, but got {blend}.")
-        check_rates(rates, finest)
-        keywords: dict[str, Any] = {"space": self}
+        check_rates(rates)
+        check_finest(finest)
         toolbox.register("individual", init_random_walk, self, weights=tuple(weights))
         toolbox.register("population", tools.initRepeat, list, toolbox.individual)
-        toolbox.register("mate", cx_mix, **keywords, blend=blend)
-        toolbox.register("mutate", mut_mix, **keywords, rates=tuple(rates), finest=finest)
+        toolbox.register("mate", cx_mix, space=self, blend=blend)
+        toolbox.register("mutate", mut_mix, space=self, rates=tuple(rates), finest=finest)

@@ -1,11 +1,13 @@
 import itertools
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from lpes_evo.operators import BezierGenome, CurveError, CurveSpace, init_constant, init_random_walk
+from lpes_evo.operators._nearest import nearest_indices
 
 
 @pytest.fixture
@@ -19,11 +21,15 @@ def tiny():
     return CurveSpace(4, 4, y_min=0.8, y_max=1.2, y_step=0.1, max_delta=0.2)
 
 
-def all_genomes(space):
-    grid = space.y_axis.values(range(space.y_axis.n_steps + 1))
-    xs = [float(x) for x in range(space.n_layers)]
-    choices = [list(itertools.product(xs, grid))] * space.n_points
-    return [genome for genome in itertools.product(*choices) if space.contains(genome)]
+@pytest.fixture(scope="module")
+def all_genomes():
+    """Every genome of the tiny space, by trying all grid points and asking for the constraints one by one."""
+    genomes = []
+    for x in itertools.product(range(4), repeat=2):
+        for y in itertools.product([0.8, 0.9, 1.0, 1.1, 1.2], repeat=4):
+            if x[0] <= x[1] and max(map(abs, np.diff(y))) < 0.2 + 1e-9:
+                genomes.append(list(zip((0.0, *map(float, x), 3.0), y, strict=True)))
+    return genomes
 
 
 @pytest.mark.parametrize(
@@ -47,9 +53,9 @@ def all_genomes(space):
         ),
         (
             {"y_max": 2.01},
-            r"y_max - y_min to be a whole number of y_step = 0\.02, but got 1\.51\. Use 1\.5 or 1\.52",
+            r"y_max to be y_min = 0\.5 plus a whole number of y_step = 0\.02, but got 2\.01\. Use 2 or 2\.02",
         ),
-        ({"x_step": 2}, r"n_layers - 1 to be a whole number of x_step = 2, but got 31\. Use 30 or 32"),
+        ({"x_step": 2}, r"Expected x_step to divide n_layers - 1 = 31, but got 2\. Use one of 1, 31"),
         ({"x_step": 0}, r"Expected x_step to be a whole number >= 1, but got 0"),
     ],
 )
@@ -140,9 +146,9 @@ def test_bounds_on_a_grid_lose_their_rounding_errors():
     assert space.y_axis.values([0, 5]) == [0.3, 0.8]
 
 
-def test_n_curves_counts_every_genome(tiny):
-    genomes = all_genomes(tiny)
-    assert tiny.n_curves == len(genomes) == len(set(genomes))
+def test_n_curves_counts_every_genome(tiny, all_genomes):
+    assert all(tiny.contains(genome) for genome in all_genomes)
+    assert tiny.n_curves == len(all_genomes)
     assert type(tiny.n_curves) is int
 
 
@@ -162,8 +168,8 @@ def test_a_continuous_axis_of_one_point_is_counted():
     assert CurveSpace(1, 2, y_min=1.0, y_max=1.0, y_step=None, x_step=None).n_curves == 1
 
 
-def test_nearest_is_the_best_of_all_genomes(tiny):
-    genomes = np.array(all_genomes(tiny))
+def test_nearest_is_the_best_of_all_genomes(tiny, all_genomes):
+    genomes = np.array(all_genomes)
     generator = np.random.default_rng(3)
     for _ in range(40):
         points = generator.normal([1.5, 1.0], [2.0, 0.4], size=(4, 2))
@@ -171,6 +177,24 @@ def test_nearest_is_the_best_of_all_genomes(tiny):
         tiny.check(nearest)
         distances = ((genomes - points) ** 2).sum(axis=(1, 2))
         assert ((np.array(nearest) - points) ** 2).sum() == pytest.approx(distances.min(), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_nearest_indices_agree_with_a_search_over_the_whole_grid(seed):
+    generator = np.random.default_rng(seed)
+    n_points, last = generator.integers(2, 7), int(generator.integers(0, 50))
+    rise = int(generator.integers(0, last + 1))
+    targets = generator.uniform(-0.5 * last - 2, 1.5 * last + 2, n_points)
+    grid = np.arange(last + 1)
+    cost = (grid - targets[0]) ** 2
+    allowed = np.abs(grid[:, None] - grid) <= rise
+    for target in targets[1:]:
+        cost = np.where(allowed, cost, np.inf).min(axis=1) + (grid - target) ** 2
+    found = nearest_indices(
+        [Fraction(target) for target in targets], [0] * n_points, [(0, last)] * n_points, (-rise, rise)
+    )
+    assert np.abs(np.diff(found)).max() <= rise
+    assert ((found - targets) ** 2).sum() == pytest.approx(cost.min(), rel=1e-12)
 
 
 def test_nearest_agrees_with_a_quadratic_programme_on_continuous_axes():

@@ -355,6 +355,13 @@ def test_register_refuses_settings_out_of_range(settings_, message):
         SPACES["default"].register(base.Toolbox(), **settings_)
 
 
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("finest", [0.0, -1.0, 1.5, float("nan")])
+def test_mutations_refuse_a_reach_out_of_range(mutation, finest):
+    with pytest.raises(CurveError, match="Expected finest to be a share of the axis"):
+        mutation(init_random_walk(SPACES["default"]), space=SPACES["default"], finest=finest)
+
+
 def test_a_mutation_with_rate_zero_is_never_used():
     space = CurveSpace(8, 2, y_min=1.0, y_max=2.0, y_step=0.5, max_delta=1.0)
     toolbox = base.Toolbox()
