@@ -14,5 +14,6 @@ __all__ = [
     "count_layers",
     "patch_rope",
     "repair_frequencies",
+    "rotary_layers",
     "unpatch_rope",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.rope._scales import Divisors
 from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
 from lpes_evo.rope._tables import LayerTables, divide_positions, indexes_table, raw_forward, split_layers
@@ -28,6 +28,7 @@ class Switch:
         self.n_layers = len(structure.layers)
         self.stack: list[Divisors] = []
         self.reached = False
+        self._decoder = structure.decoder
         self._handles: list[Any] = []
 
     @property
@@ -62,6 +63,22 @@ class Switch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def refuse_reentrant(self) -> None:
+        """Refuse to lose gradients without a word.
+
+        Raises:
+            ModelError: Scales require gradients under reentrant checkpointing, which passes gradients only to
+                positional arguments of a layer.
+        """
+        checkpoint = getattr(self._decoder, "_gradient_checkpointing_func", None)
+        options = getattr(checkpoint, "keywords", {})
+        active = self._decoder.training and getattr(self._decoder, "gradient_checkpointing", False)
+        if active and self.divisors.live and torch.is_grad_enabled() and options.get("use_reentrant", False):
+            raise ModelError(
+                "Expected gradient checkpointing with use_reentrant=False for scales that require gradients, but it is "
+                "reentrant. Call gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})."
+            )
 
     def _hook_rotary(self, module: torch.nn.Module, layer: int | None) -> None:
         if rope_types(module) != {"default"} and "max" in raw_forward(module).__code__.co_names:
@@ -100,6 +117,7 @@ class _RotaryHook:
     def after(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return the tables in the form that the layers' hooks, or the owning layer, take."""
         if self._needs_second_call():
+            self.switch.refuse_reentrant()
             args, kwargs = self._scaled(args, kwargs)
             output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:
@@ -116,9 +134,12 @@ class _RotaryHook:
         states = args[0] if args else kwargs["x"]
         positions = kwargs["position_ids"] if "position_ids" in kwargs else args[1]
         divisors = self.switch.divisors.on(positions.device)
+        # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
+        # width).
+        batch = states.shape[-3 if self.layer is None else 0]
         if self.layer is not None:
             divisors = divisors[self.layer : self.layer + 1]
-        positions = divide_positions(positions, divisors, states.shape[0]).float()
+        positions = divide_positions(positions, divisors, batch).float()
         if "position_ids" in kwargs:
             return args, {**kwargs, "position_ids": positions}
         return (args[0], positions, *args[2:]), kwargs

@@ -13,9 +13,9 @@ __all__ = ["rotary_layers"]
 def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     """Return the layers whose scale has an effect.
 
-    Hybrid models mix attention with recurrent layers, and some (SmolLM3, Llama 4, EXAONE 4) exempt attention layers
-    from rotation. Configs say so in many ways, so the model itself is asked: it runs forward and backward over four
-    tokens, and a layer without a gradient with respect to its scale does not rotate.
+    Hybrid models mix attention with recurrent layers, and some (SmolLM3, Llama 4, EXAONE 4) exempt attention
+    layers from rotation. Configs say so in many ways, so the model itself is asked: it runs forward and
+    backward over four tokens, and a layer without a gradient with respect to its scale does not rotate.
 
     Args:
         model: A causal language model of transformers with rotary position embeddings.

@@ -7,12 +7,13 @@ buildable.
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from transformers import AutoModelForCausalLM
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, model_type_to_module_name
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 transformers.logging.set_verbosity_error()
@@ -86,7 +87,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "qwen3_5_text": LINEAR,
     "qwen3_5_moe_text": LINEAR,
     "qwen3_next": LINEAR,
-    "qwen4_exp_text": LINEAR,
     "bailing_hybrid": {**MLA, **LINEAR},
     "bamba": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "attn_layer_indices": [0, 2]},
     "codegen": {"rotary_dim": 8},
@@ -170,13 +170,46 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "gemma4_unified_text": {"global_head_dim": 8},
     "dots3_note_text": {**MLA, "index_head_dim": 8, "index_n_heads": 2, "index_topk": 64},
     "moshi": {"num_codebooks": 1},
+    "fuyu": {"text_config": {"model_type": "persimmon"}},
+    "got_ocr2": {"text_config": {"model_type": "qwen2"}},
+    "moss_transcribe_diarize": {"text_config": {"model_type": "qwen3"}},
+    "qwen4_exp_text": {
+        **LINEAR,
+        "hc_lowrank": 8,
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 8,
+        "indexer_budget": 64,
+        "indexer_compress_ratio": 4,
+    },
     "flint": {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
+
+
+NOT_BUILT: dict[str, str] = {
+    "blt": "bytes in patches, four transformers in a row; no tiny config",
+    "gemma3n": "needs the package timm; its text model is gemma3n_text",
+    "gemma4_assistant": "drafts from the states of another model; cannot run alone",
+    "gemma4_unified_assistant": "drafts from the states of another model; cannot run alone",
+    "dots3_note": "its config names layers 25 to 41; its text model is dots3_note_text",
+}
+"""Families that use rotary embeddings and cannot be tried on a tiny model, and why."""
 
 
 def model_types() -> list[str]:
     """Return every model type that transformers maps to a causal language model."""
     return list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def mentions_rotary(model_type: str) -> bool:
+    """Return whether the code of a family, or of the text model inside it, speaks of rotary embeddings."""
+    config_class = CONFIG_MAPPING[model_type]
+    if "text_config" in getattr(config_class, "sub_configs", {}):
+        return True
+    folder = Path(transformers.__file__).parent / "models" / model_type_to_module_name(model_type)
+    sources = [path.read_text(encoding="utf-8") for path in folder.glob("modeling_*.py")]
+    # A family without code of its own borrows that of another, such as Llama.
+    return not sources or any("rotary" in source.lower() for source in sources)
 
 
 def tiny_config(model_type: str, **changes: Any) -> Any:
@@ -186,7 +219,7 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
     entries = {**GENERIC, **overrides, **changes}
     subs = getattr(config_class, "sub_configs", {})
     if "text_config" in subs:
-        text_type = subs["text_config"].model_type
+        text_type = overrides.get("text_config", {}).get("model_type") or subs["text_config"].model_type
         text = {**GENERIC, **OVERRIDES.get(text_type, {}), **overrides.get("text_config", {}), **changes}
         entries = {name: value for name, value in overrides.items() if name != "text_config"}
         entries["text_config"] = {name: value for name, value in text.items() if value is not ABSENT}
