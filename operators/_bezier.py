@@ -19,7 +19,7 @@ def bernstein(t: npt.ArrayLike, n_points: int) -> FloatArray:
     """Return the Bernstein weights of the control points.
 
     ``bernstein(t, n_points) @ points`` are the points of the curve at ``t``. Weight k of degree n is
-    ``comb(n, k) * t**k * (1 - t)**(n - k)`` (Farin, Curves and Surfaces for CAGD, 5th ed., eq. 5.1).
+    ``comb(n, k) * t**k * (1 - t)**(n - k)`` (Farin, Curves and Surfaces for CAGD, 5th ed., chapter 5).
 
     Args:
         t: Curve parameters in [0, 1], ``(...)``.
@@ -37,7 +37,7 @@ def bernstein(t: npt.ArrayLike, n_points: int) -> FloatArray:
 def de_casteljau(coefficients: npt.ArrayLike, t: npt.ArrayLike) -> FloatArray:
     """Evaluate one coordinate of a Bezier curve by repeated linear interpolation.
 
-    The slow and stable reference for the faster evaluation inside `decode_points` (Farin, section 4.2).
+    The slow and stable reference for the faster evaluation inside `decode_points` (Farin, chapter 4).
 
     Args:
         coefficients: One coordinate of the control points, ``(n_points,)``.
@@ -91,8 +91,8 @@ def invert(x: FloatArray, n_layers: int) -> FloatArray:
     the others of the batch.
 
     Args:
-        x: Layer coordinates of the control points, ``(n, n_points)``, non-decreasing from 0 to ``n_layers -
-            1``.
+        x: Layer coordinates of the control points, ``(n, n_points)``, non-decreasing from 0 to
+            ``n_layers - 1``.
         n_layers: Number of layers. A single layer is read at ``t = 0``, the first control point.
 
     Returns:

@@ -18,7 +18,7 @@ def mut_point(individual: BezierGenome, *, space: CurveConstraints, finest: floa
     its new place, among all but the old one, are uniform. The rectangle is cut to a reach around the old
     place, whose share of the axis is drawn log-uniformly from ``finest`` to 1: coarse and fine moves in one
     operator, as in the breeder genetic algorithm (Muehlenbein and Schlierkamp-Voosen, Evolutionary
-    Computation 1(1), 1993, section 3.2).
+    Computation 1(1), 1993).
 
     Draws ``random.random`` once, ``random.randrange`` once for each point tried, in random order until
     one can move, and once for its place.
