@@ -14,9 +14,10 @@ Pair = tuple[BezierGenome, BezierGenome]
 def cx_blend(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints) -> Pair:
     """Mix two curves by a convex combination with one weight per axis.
 
-    The arithmetic crossover of Michalewicz (Genetic Algorithms + Data Structures = Evolution Programs, 1992). The feasible set is convex, and one weight for all points keeps differences convex, too.
-    Rounding to the grid is monotone and commutes with adding whole steps, so order, bounds and amplitude
-    survive it. The second child gets what the first one lacks: the sum of the two is that of the parents.
+    The arithmetic crossover of Michalewicz (Genetic Algorithms + Data Structures = Evolution Programs, 1992).
+    The feasible set is convex, and one weight for all points keeps differences convex, too. Rounding to the
+    grid is monotone and commutes with adding whole steps, so order, bounds and amplitude survive it. The
+    second child gets what the first one lacks: the sum of the two is that of the parents.
 
     Draws ``random.getrandbits`` twice.
 
