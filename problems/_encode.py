@@ -55,12 +55,15 @@ def encode_examples(
 ) -> Encoding:
     """Turn examples into token ids.
 
-    The text is ``template(prompt) + answer_prefix + answer``, or ``prompt + answer`` where there is no
-    template. It is tokenized as a whole, as it would be if the model had been trained on it, and split at the
-    first token that is not also the tokenization of the text before the answer. So a tokenizer that writes ``
-    42`` as one token and one that writes it as a space and two digits are both asked for what comes naturally
-    to them. Special tokens at the front come from the template or else from the tokenizer's default, never
-    from both; nothing is appended, and nothing is ever cut.
+    The text is ``template(prompt)``, ``answer_prefix`` and ``answer``; without a template it is ``prompt``,
+    the prefix on a line of its own, and ``answer``. A space comes before the prefix and the answer where no
+    white space stands yet; at the beginning of a turn the template's own habit decides.
+
+    The text is tokenized as a whole, as the model would have met it in training, and split at the first token
+    that is not also in the tokenization of the text before the answer. So a tokenizer that has one token for
+    a space and a number, and one that has several, are both asked for what comes naturally to them. Special
+    tokens at the front come from the template or else from the tokenizer's default, never from both; nothing
+    is appended, and nothing is ever cut.
 
     Args:
         examples: The examples.
