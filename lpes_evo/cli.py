@@ -28,6 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+_INTERRUPTED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
 _output = Console()
 _errors = Console(stderr=True)
 
@@ -98,12 +100,12 @@ def search(
         folder.create()
     try:
         run_search(run_config, folder, device=devices, reporter=make_reporter(_output))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signalled:
         _errors.print(
             f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}",
             soft_wrap=True,
         )
-        raise
+        raise typer.Exit(_TERMINATED if isinstance(signalled, _Terminated) else _INTERRUPTED) from None
     _show(folder.path)
 
 
@@ -143,10 +145,8 @@ def _load(
     """Build the configuration that the options describe."""
     from lpes_evo.config import load_config
 
-    overrides: dict[str, Any] = {}
-    for key, value in (("model.name", model), ("task.name", task), ("seed", seed)):
-        if value is not None:
-            overrides[key] = value
+    named = {"model.name": model, "task.name": task, "seed": seed}
+    overrides: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals or not key:
@@ -166,7 +166,7 @@ def _show(path: Path) -> None:
     show_run(path, _output)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         _output.print(metadata.version("lpes-evo"), highlight=False)
         raise typer.Exit
@@ -176,8 +176,8 @@ def _version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Search and judge layer-specific rotary-position scales for language models."""
@@ -190,46 +190,29 @@ def _options(
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
+def _on_sigterm(_number: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGTERM, _on_sigterm)
-    debug = "--debug" in sys.argv[1:]
     try:
-        code = app(standalone_mode=False)
-    except typer.Exit as error:
-        code = error.exit_code
-    except LpesError as error:
-        if debug:
-            raise
-        _errors.print(
-            f"Error: {' '.join(str(error).split())}",
-            style="red",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        code = error.exit_code
-    except _Terminated:
-        code = 128 + signal.SIGTERM
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
+        app()
     except Exception as error:
-        if debug:
+        if "--debug" in sys.argv[1:]:
             raise
-        if hasattr(error, "exit_code") and hasattr(error, "show"):
-            error.show()
-            code = error.exit_code
-        else:
-            _errors.print(
-                f"Error: {type(error).__name__}: {' '.join(str(error).split())} (unexpected; run with --debug for the traceback)",
-                style="red",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-            code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(_say(error))
+
+
+def _say(error: Exception) -> int:
+    """Print one line for an error and return the exit code."""
+    text = " ".join(str(error).split())
+    expected = isinstance(error, LpesError)
+    line = (
+        f"Error: {text}"
+        if expected
+        else f"Error: {type(error).__name__}: {text} (unexpected; --debug shows where)"
+    )
+    _errors.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    return error.exit_code if isinstance(error, LpesError) else 1

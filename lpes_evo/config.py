@@ -65,6 +65,7 @@ class TaskSettings(Settings):
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it.
         batch_tokens: Tokens of one forward pass, padding included.
+        share_prefixes: Whether examples about one text share the run over it where the model allows it.
     """
 
     name: str = "recall"
@@ -73,6 +74,7 @@ class TaskSettings(Settings):
     chat_template: bool = True
     over_length: Literal["error", "skip"] = "error"
     batch_tokens: int = Field(default=8192, ge=1)
+    share_prefixes: bool = True
 
 
 class ExampleSettings(Settings):

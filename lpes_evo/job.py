@@ -106,4 +106,5 @@ def _problem(loaded: LoadedModel, examples: list[Example], config: RunConfig) ->
         chat_template=task.chat_template,
         over_length=task.over_length,
         batch_tokens=task.batch_tokens,
+        share_prefixes=task.share_prefixes,
     )

@@ -13,7 +13,7 @@ from lpes_evo._files import to_json, write_atomic
 from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import JournalError
 from lpes_evo.journal import Journal
-from lpes_evo.problems import AnswerScores, ModelProblem, paired_difference, wilson_interval
+from lpes_evo.problems import AnswerScores, ModelProblem, mean_interval, paired_difference, wilson_interval
 
 UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
 _SHUFFLE = "shuffle-"
@@ -98,14 +98,15 @@ def _from_record(record: dict[str, Any], scales: npt.NDArray[np.float64], path: 
 
 
 def summarise(
-    positions: npt.NDArray[np.float64],
-    scores: dict[str, AnswerScores],
-    vectors: dict[str, npt.NDArray[np.float64]],
+    problem: ModelProblem, scores: dict[str, AnswerScores], vectors: dict[str, npt.NDArray[np.float64]]
 ) -> dict[str, Any]:
     """Condense scores to accuracies with 95 % intervals, overall and by gold position.
 
+    At one position every example has a text of its own, so the interval is Wilson's. Over all positions examples
+    can share texts, so the interval is a bootstrap over texts.
+
     Args:
-        positions: Gold position of each example, ``(n_examples,)``.
+        problem: The problem that gave the scores.
         scores: Scores by name.
         vectors: Scales by name.
 
@@ -113,16 +114,12 @@ def summarise(
         A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
         same examples, and ``shuffles`` with the median over all of them.
     """
-    methods = {name: _method(positions, scores[name], vectors[name]) for name in scores}
+    methods = {name: _method(problem, scores[name], vectors[name]) for name in scores}
     shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
     summary: dict[str, Any] = {"format": _FORMAT, "version": 1, "methods": methods}
     summary["differences"] = {
-        name: dict(
-            zip(
-                ("difference", "low", "high"),
-                paired_difference(scores[LPES].correct, scores[name].correct),
-                strict=True,
-            )
+        name: _interval(
+            *paired_difference(scores[LPES].correct, scores[name].correct, problem.sources), "difference"
         )
         for name in methods
         if name != LPES
@@ -133,45 +130,48 @@ def summarise(
         summary["shuffles"] = {
             "n_shuffles": len(shuffles),
             "median_accuracy": float(np.median(accuracies)),
-            "low": float(np.quantile(accuracies, 0.025)),
-            "high": float(np.quantile(accuracies, 0.975)),
+            "least_accuracy": min(accuracies),
+            "largest_accuracy": max(accuracies),
             "accuracies": accuracies,
             "positions": [
-                {"position": float(position), "accuracy": float(mean_correct[positions == position].mean())}
-                for position in np.unique(positions)
+                {"position": position, "accuracy": float(mean_correct[here].mean())}
+                for position, here in _by_position(problem)
             ],
         }
     return summary
 
 
-def _method(
-    positions: npt.NDArray[np.float64], scores: AnswerScores, scales: npt.NDArray[np.float64]
-) -> dict[str, Any]:
+def _by_position(problem: ModelProblem) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:
+    """Yield each gold position with the mask of its examples."""
+    positions = np.array(problem.positions)
+    for position in np.unique(positions):
+        yield float(position), positions == position
+
+
+def _method(problem: ModelProblem, scores: AnswerScores, scales: npt.NDArray[np.float64]) -> dict[str, Any]:
     """Return the accuracies of one vector of scales."""
+    rows = []
+    for position, here in _by_position(problem):
+        n_correct, n = int(scores.correct[here].sum()), int(here.sum())
+        rows.append(
+            {
+                "position": position,
+                "n": n,
+                **_interval(n_correct / n, *wilson_interval(n_correct, n), "accuracy"),
+                "log_probability": float(scores.log_probability[here].mean()),
+            }
+        )
     return {
         "scales": scales.tolist(),
-        **_accuracy(scores.correct, scores.log_probability),
-        "positions": [
-            {
-                "position": float(position),
-                **_accuracy(
-                    scores.correct[positions == position], scores.log_probability[positions == position]
-                ),
-            }
-            for position in np.unique(positions)
-        ],
+        "n": len(scores.correct),
+        **_interval(*mean_interval(scores.correct, problem.sources), "accuracy"),
+        "log_probability": float(scores.log_probability.mean()),
+        "positions": rows,
     }
 
 
-def _accuracy(correct: npt.NDArray[np.bool_], log_probability: npt.NDArray[np.float64]) -> dict[str, Any]:
-    low, high = wilson_interval(int(correct.sum()), len(correct))
-    return {
-        "n": len(correct),
-        "accuracy": float(correct.mean()),
-        "low": low,
-        "high": high,
-        "log_probability": float(log_probability.mean()),
-    }
+def _interval(value: float, low: float, high: float, name: str) -> dict[str, float]:
+    return {name: value, "low": low, "high": high}
 
 
 def save_report(path: Path, summary: dict[str, Any]) -> None:

@@ -214,7 +214,7 @@ def _report(job: Job, search: Search, journal: Journal, reporter: Reporter) -> d
     for name, answer_scores in measure(job.report_problem, vectors, journal):
         scores[name] = answer_scores
         reporter.measured(name, answer_scores)
-    summary = summarise(np.array(job.report_problem.positions), scores, vectors)
+    summary = summarise(job.report_problem, scores, vectors)
     return summary | {"command": provenance.command_line(), "skipped": job.report_problem.skipped}
 
 

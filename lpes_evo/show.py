@@ -41,13 +41,15 @@ def show_run(path: Path, console: Console) -> None:
     table.add_section()
     overall = [_interval(method) for method in methods.values()]
     if shuffles:
-        overall.append(f"{shuffles['median_accuracy']:.3f} [{shuffles['low']:.3f}, {shuffles['high']:.3f}]")
+        overall.append(
+            f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.3f}, {shuffles['largest_accuracy']:.3f}]"
+        )
     table.add_row(f"all  n={methods[LPES]['n']}", *overall)
     console.print(table)
     if shuffles:
         console.print(
             f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
-            "median and 95 % range over all",
+            "over all positions their median and range",
             highlight=False,
         )
     for name, difference in summary["differences"].items():

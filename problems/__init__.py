@@ -7,7 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lpes_evo.problems._aggregate import aggregate, group_of, paired_difference, wilson_interval
+    from lpes_evo.problems._aggregate import (
+        aggregate,
+        group_of,
+        mean_interval,
+        paired_difference,
+        wilson_interval,
+    )
     from lpes_evo.problems._curves import BrachistochroneProblem, TargetCurveProblem
     from lpes_evo.problems._encode import EncodedExample, Encoding, encode_examples
     from lpes_evo.problems._key_value import KeyValueTask
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
     from lpes_evo.problems._problem import Problem
     from lpes_evo.problems._recall import RecallTask
     from lpes_evo.problems._registry import make_task
-    from lpes_evo.problems._score import AnswerScores, score_answers
+    from lpes_evo.problems._score import AnswerScores, score_answers, sharing_is_sound
     from lpes_evo.problems._task import Example, Split, Task, check_disjoint, data_hash
 
 __all__ = [
@@ -39,8 +45,10 @@ __all__ = [
     "encode_examples",
     "group_of",
     "make_task",
+    "mean_interval",
     "paired_difference",
     "score_answers",
+    "sharing_is_sound",
     "wilson_interval",
 ]
 
@@ -64,8 +72,10 @@ _MODULES = {
     "encode_examples": "_encode",
     "group_of": "_aggregate",
     "make_task": "_registry",
+    "mean_interval": "_aggregate",
     "paired_difference": "_aggregate",
     "score_answers": "_score",
+    "sharing_is_sound": "_score",
     "wilson_interval": "_aggregate",
 }
 

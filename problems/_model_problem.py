@@ -9,8 +9,9 @@ import numpy.typing as npt
 from lpes_evo.errors import EvaluationError, ScalesError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._encode import OverLength, encode_examples
+from lpes_evo.problems._pack import batches, pack_rows
 from lpes_evo.problems._problem import Problem
-from lpes_evo.problems._score import DEFAULT_BATCH_TOKENS, AnswerScores, batches, score_answers
+from lpes_evo.problems._score import DEFAULT_BATCH_TOKENS, AnswerScores, score_answers, sharing_is_sound
 from lpes_evo.problems._task import Example, data_hash
 from lpes_evo.scales import check_scales
 
@@ -35,11 +36,13 @@ class ModelProblem(Problem):
         over_length: What happens to an example longer than the model's window: ``error``, or ``skip`` and
             count it.
         batch_tokens: Tokens of one forward pass, padding included.
+        share_prefixes: Whether examples about one text share the run over it where the model allows it.
 
     Attributes:
         n_layers: Number of scales that `score` expects.
         example_ids: Ids of the examples, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``.
+        sources: What each example is made of, ``(n_examples,)``; examples of one source are not independent.
         groups: ``begin``, ``middle`` or ``end`` for each example, ``(n_examples,)``.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
         skipped: Number of examples left out because they exceed the window.
@@ -58,6 +61,7 @@ class ModelProblem(Problem):
         chat_template: bool = True,
         over_length: OverLength = "error",
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        share_prefixes: bool = True,
     ) -> None:
         if metric not in get_args(Metric):
             raise TaskError(
@@ -70,13 +74,16 @@ class ModelProblem(Problem):
             chat_template=chat_template,
             over_length=over_length,
         )
+        self._share_prefixes = share_prefixes and sharing_is_sound(loaded.model, encoding.rows)
+        packs = pack_rows(encoding.rows, share_prefixes=self._share_prefixes)
         # Checks batch_tokens now instead of in the first evaluation.
-        list(batches(encoding.rows, batch_tokens))
+        list(batches(packs, batch_tokens))
         self.n_layers = loaded.n_layers
         self.example_ids = tuple(example.id for example in encoding.examples)
         self.positions = tuple(example.position for example in encoding.examples)
+        self.sources = tuple(example.source for example in encoding.examples)
         self.groups = tuple(group_of(position) for position in self.positions)
-        self.n_tokens = sum(row.n_tokens for row in encoding.rows)
+        self.n_tokens = sum(pack.n_tokens for pack in packs)
         self.skipped = len(encoding.skipped)
         self.data_hash = data_hash(encoding.examples)
         self._loaded = loaded
@@ -138,7 +145,10 @@ class ModelProblem(Problem):
             )
         with patch_rope(self._loaded.model, divisors):
             scores = score_answers(
-                self._loaded.model, [self._rows[name] for name in ids], batch_tokens=self._batch_tokens
+                self._loaded.model,
+                [self._rows[name] for name in ids],
+                batch_tokens=self._batch_tokens,
+                share_prefixes=self._share_prefixes,
             )
         wrong = np.flatnonzero(~np.isfinite(scores.log_probability))
         if wrong.size:

@@ -31,8 +31,9 @@ class NeedleTask(Task):
     The prompt holds one sentence for every key, ``One of the special magic numbers for KEY is: DIGITS.``,
     between repetitions of the same filler, in the words of RULER (https://arxiv.org/abs/2404.06654). The
     model's turn is begun with ``The special magic number for KEY is`` and the digits are the answer, so that
-    a forward pass over prompt and answer measures retrieval and not the form of a reply. All examples are
-    independent draws.
+    a forward pass over prompt and answer measures retrieval and not the form of a reply. The examples
+    at different positions ask different questions about the same texts, so that a text is forwarded once for all of
+    them; examples at one position are independent draws.
 
     Args:
         n_keys: Needles in the text, each with its own key and number.
@@ -71,13 +72,19 @@ class NeedleTask(Task):
             TaskError: A position lies outside [0, 1] or a number is not positive.
         """
         places = check_draw(positions, n_per_position, split)
-        return [
-            self._example(split, seed, place, number) for place in places for number in range(n_per_position)
-        ]
+        made = []
+        n_askings = [0] * self._n_keys
+        for place in places:
+            slot = slot_of(place, self._n_keys)
+            for number in range(n_per_position):
+                # Two positions can mean one slot; the second asks about other texts, so that no example occurs twice.
+                text = f"needle/{split}/{seed}/{number}/{n_askings[slot]}"
+                made.append(self._example(text, place, slot))
+            n_askings[slot] += 1
+        return made
 
-    def _example(self, split: str, seed: int, position: float, number: int) -> Example:
-        name = f"needle/{split}/{seed}/{position!r}/{number}"
-        source = f"{name}/{self._n_keys}/{self._n_filler}/{self._n_digits}"
+    def _example(self, text: str, position: float, slot: int) -> Example:
+        source = f"{text}/{self._n_keys}/{self._n_filler}/{self._n_digits}"
         draws = Draws(source)
         keys = draws.sample(KEYS, self._n_keys)
         least = 10 ** (self._n_digits - 1)
@@ -87,10 +94,9 @@ class NeedleTask(Task):
             f"{filler} One of the special magic numbers for {key} is: {digits}."
             for key, digits in zip(keys, numbers, strict=True)
         ]
-        slot = slot_of(position, self._n_keys)
         question = f"What is the special magic number for {keys[slot]} mentioned in the provided text?"
         return Example(
-            id=name,
+            id=f"{text}/{position!r}",
             position=position,
             prompt=f"{INTRODUCTION}\n\n{' '.join(needles)} {filler}\n\n{question}",
             answer=numbers[slot],

@@ -13,7 +13,7 @@ def draw(task=None, positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="
 
 
 def test_examples_are_byte_identical_on_every_platform():
-    assert data_hash(draw()) == "95409add9bf972d845ea1cb1c388ee14f2a491eb4a0543e1b1ff40141effb9b0"
+    assert data_hash(draw()) == "1ce32fa71cda55e3251b8959148109ef0a10e331e6cba174d421fe4217319668"
 
 
 def test_the_gold_needle_stands_at_the_position_asked_for():
@@ -49,6 +49,18 @@ def test_splits_and_seeds_share_no_example():
 def test_a_further_position_leaves_the_other_examples_as_they_are():
     few, more = draw(positions=[0.0, 1.0]), draw(positions=[0.0, 0.5, 1.0])
     assert set(few) < set(more)
+
+
+def test_positions_ask_different_questions_about_the_same_texts():
+    examples = draw(n_per_position=4)
+    assert len({example.source for example in examples}) == 4
+    assert len({example.prompt.rpartition("What is")[0] for example in examples}) == 4
+
+
+def test_positions_that_mean_one_slot_ask_about_different_texts():
+    examples = draw(positions=[0.5, 0.625], n_per_position=4)
+    assert len({example.prompt for example in examples}) == 8
+    assert len({example.source for example in examples}) == 8
 
 
 def test_disjointness_check_refuses_shared_examples():

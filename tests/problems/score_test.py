@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import EncodedExample, score_answers
-from lpes_evo.problems._score import answer_scores, batches
+from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
+from lpes_evo.problems._pack import batches, pack_rows
+from lpes_evo.problems._score import answer_scores
 from tests.conftest import build_llama
 
 
@@ -132,6 +133,64 @@ def test_only_logits_near_the_answers_are_computed():
     assert seen == [(1, 2, 258)]
 
 
+def rows_about_texts(n_texts=3, n_questions=4, n_vocabulary=64, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def words(low, high):
+        return tuple(map(int, rng.integers(2, n_vocabulary, rng.integers(low, high))))
+
+    texts = [words(20, 30) for _ in range(n_texts)]
+    rows = [
+        EncodedExample(f"e{text}-{question}", texts[text] + words(1, 6), words(1, 4))
+        for question in range(n_questions)
+        for text in range(n_texts)
+    ]
+    return [*rows, EncodedExample("alone", words(5, 9), words(1, 4))]
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "cohere", "gpt_neox", "phi3"])
+@pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
+def test_rows_about_one_text_share_its_run_and_keep_their_scores(name, batch_tokens):
+    model, rows = family(name), rows_about_texts()
+    assert sharing_is_sound(model, rows)
+    plain = score_answers(model, rows)
+    shared = score_answers(model, rows, share_prefixes=True, batch_tokens=batch_tokens)
+    np.testing.assert_allclose(shared.log_probability, plain.log_probability, atol=1e-5)
+    assert shared.correct.tolist() == plain.correct.tolist()
+
+
+def test_sharing_holds_under_scales_and_with_eager_attention():
+    from lpes_evo.rope import patch_rope
+
+    model, rows = family("llama"), rows_about_texts()
+    for attention in ("sdpa", "eager"):
+        model.set_attn_implementation(attention)
+        with patch_rope(model, [0.6, 1.7]):
+            plain = score_answers(model, rows)
+            shared = score_answers(model, rows, share_prefixes=True)
+        np.testing.assert_allclose(shared.log_probability, plain.log_probability, atol=1e-5)
+
+
+def test_a_text_is_forwarded_once_for_all_its_questions():
+    rows = rows_about_texts(n_texts=2, n_questions=5)
+    packs = pack_rows(rows, share_prefixes=True)
+    assert sorted(len(pack.rows) for pack in packs) == [1, 5, 5]
+    assert sum(pack.n_tokens for pack in packs) < 0.5 * sum(row.n_tokens for row in rows)
+    assert sorted(index for pack in packs for index in pack.indices) == list(range(len(rows)))
+    for pack in packs:
+        assert len({row.prompt_ids[: pack.n_prefix] for row in pack.rows}) == 1
+
+
+@pytest.mark.parametrize("name", ["gemma2", "jamba"])
+def test_sharing_is_refused_where_it_would_change_scores(name):
+    # A sliding window of 8 tokens that the model builds itself, and layers that carry a state.
+    assert not sharing_is_sound(family(name), rows_about_texts())
+
+
+def test_rows_with_nothing_in_common_are_not_shared():
+    assert not sharing_is_sound(build_llama(), random_rows())
+
+
 def test_log_softmax_is_float32_in_half_precision():
     model, rows = build_llama().to(torch.bfloat16), random_rows()
     scores = score_answers(model, rows, batch_tokens=1)
@@ -153,16 +212,16 @@ def test_scores_that_are_not_finite_are_passed_on_and_never_correct():
 
 def test_gradients_flow_through_the_scores_of_a_batch():
     model, rows = build_llama().requires_grad_(True), random_rows(2)
-    mean, _ = answer_scores(model, rows)
+    mean, _ = answer_scores(model, pack_rows(rows, share_prefixes=False))
     mean.sum().backward()
     assert float(model.lm_head.weight.grad.abs().sum()) > 0
 
 
 def test_batches_hold_rows_of_similar_length_longest_first():
     rows = random_rows(30)
-    groups = list(batches(rows, 80))
-    lengths = [[rows[index].n_tokens for index in group] for group in groups]
-    assert sorted(index for group in groups for index in group) == list(range(30))
+    groups = list(batches(pack_rows(rows, share_prefixes=False), 80))
+    lengths = [[pack.n_tokens for pack in group] for group in groups]
+    assert sorted(index for group in groups for pack in group for index in pack.indices) == list(range(30))
     assert all(max(group) * len(group) <= 80 for group in lengths)
     assert sum(lengths, []) == sorted((row.n_tokens for row in rows), reverse=True)  # noqa: RUF017
 
@@ -173,5 +232,5 @@ def test_a_batch_without_tokens_is_refused():
 
 
 def test_an_unknown_padding_side_is_refused():
-    with pytest.raises(TaskError, match="padding_side to be right or left, but got 'both'"):
+    with pytest.raises(TaskError, match="padding_side to be right, or left without share_prefixes, but got 'both'"):
         score_answers(build_llama(), random_rows(1), padding_side="both")

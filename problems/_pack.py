@@ -1,0 +1,93 @@
+"""Rows that begin alike share one run over their common beginning.
+
+Several questions about one text cost the text once: the row of a pack is the shared prefix, then each question with
+its answer as a segment of its own, which sees the prefix and itself and takes the positions that follow the prefix.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lpes_evo.errors import TaskError
+from lpes_evo.problems._encode import EncodedExample
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rows that are forwarded as one.
+
+    Attributes:
+        n_prefix: Tokens that the rows share; 0 for a row alone.
+        rows: The rows.
+        indices: Where each row stands among the rows that were packed.
+    """
+
+    n_prefix: int
+    rows: tuple[EncodedExample, ...]
+    indices: tuple[int, ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that are forwarded."""
+        return self.n_prefix + sum(row.n_tokens - self.n_prefix for row in self.rows)
+
+
+def pack_rows(rows: Sequence[EncodedExample], *, share_prefixes: bool) -> list[Pack]:
+    """Put rows together that share at least half of their tokens.
+
+    Args:
+        rows: The rows.
+        share_prefixes: Whether to share at all; else every row is a pack of its own.
+
+    Returns:
+        The packs, longest first, so that a device too small for the longest says so at once.
+    """
+    # In the order of their ids, rows with a long common prefix are neighbours.
+    order = (
+        sorted(range(len(rows)), key=lambda index: rows[index].prompt_ids)
+        if share_prefixes
+        else range(len(rows))
+    )
+    groups: list[tuple[int, list[int]]] = []
+    for index in order:
+        if share_prefixes and groups:
+            n_prefix, members = groups[-1]
+            shared = min(n_prefix, _n_common(rows[members[0]].prompt_ids, rows[index].prompt_ids))
+            longest = max(rows[index].n_tokens, *(rows[member].n_tokens for member in members))
+            if 2 * shared >= longest:
+                groups[-1] = shared, [*members, index]
+                continue
+        # The logits at the last token of the prompt are the first of the answer, so it stays out of the prefix.
+        groups.append((len(rows[index].prompt_ids) - 1, [index]))
+    packs = [
+        Pack(n_prefix if len(members) > 1 else 0, tuple(rows[member] for member in members), tuple(members))
+        for n_prefix, members in groups
+    ]
+    return sorted(packs, key=lambda pack: -pack.n_tokens)
+
+
+def batches(packs: Sequence[Pack], batch_tokens: int) -> Iterator[list[Pack]]:
+    """Yield packs of similar length, longest first.
+
+    Args:
+        packs: The packs, longest first.
+        batch_tokens: Tokens of one batch, padding included; a longer pack is a batch of its own.
+
+    Yields:
+        The packs of one batch.
+
+    Raises:
+        TaskError: ``batch_tokens`` is not positive.
+    """
+    if batch_tokens < 1:
+        raise TaskError(f"Expected batch_tokens to be at least 1, but got {batch_tokens}.")
+    start = 0
+    while start < len(packs):
+        n_packs = max(1, batch_tokens // packs[start].n_tokens)
+        yield list(packs[start : start + n_packs])
+        start += n_packs
+
+
+def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two prompts share at the front, short of the last of either."""
+    limit = min(len(first), len(second)) - 1
+    return next((place for place in range(limit) if first[place] != second[place]), limit)
