@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from transformers import AutoModelForCausalLM
 
 from lpes_evo.rope import count_layers, patch_rope
@@ -28,7 +29,11 @@ def load_model(dtype: torch.dtype) -> Any:
         )
     folder = Path(spec.origin).parent
     file = next(folder.glob("*.gguf")).name
-    return AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=dtype).eval()
+    options: dict[str, Any] = {"gguf_file": file, "dtype": dtype}
+    if hasattr(transformers, "GgufConfig"):
+        # Newer versions keep the weights packed unless told, which is many times slower.
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    return AutoModelForCausalLM.from_pretrained(folder, **options).eval()
 
 
 @torch.inference_mode()
@@ -87,6 +92,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    transformers.logging.disable_progress_bar()
     model = load_model(getattr(torch, options.dtype))
     for name, measure in (("prefill", prefill), ("decode", decode)):
         values = ratios(measure, model, options.tokens, options.pairs)

@@ -47,4 +47,5 @@ class Divisors:
 
     def _arrange(self, device: torch.device) -> torch.Tensor:
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        return torch.atleast_2d(self._scales).to(device, dtype).T.unsqueeze(-1)
+        rows = self._scales if self._scales.dim() == 2 else self._scales[None]
+        return rows.to(device, dtype).T.unsqueeze(-1)

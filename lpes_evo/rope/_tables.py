@@ -92,7 +92,8 @@ def split_layers(output: Any, n_layers: int) -> LayerTables:
 
 def _split(table: torch.Tensor, n_layers: int) -> tuple[torch.Tensor, ...]:
     """Return ``n_layers`` views ``(..., rows, length, width)`` of one stacked table."""
-    return table.unflatten(-3, (n_layers, -1)).unbind(-4)
+    stacked = table.reshape(*table.shape[:-3], n_layers, -1, *table.shape[-2:])
+    return stacked.unbind(-4)
 
 
 def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:

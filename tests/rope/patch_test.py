@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from rope_families import tiny_model
 from rope_promises import IDS, close, logits, profile
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -27,7 +28,9 @@ def model() -> Any:
 
 
 def rope(kind: str, **entries: Any) -> Any:
-    return tiny_model("llama", rope_parameters={"rope_type": kind, "rope_theta": 10000.0, **entries})
+    # transformers 4 keeps the type in a field of another name.
+    field = "rope_scaling" if transformers.__version__.startswith("4.") else "rope_parameters"
+    return tiny_model("llama", **{field: {"rope_type": kind, "rope_theta": 10000.0, **entries}})
 
 
 SCALED_TYPES = {
@@ -63,7 +66,7 @@ def test_every_rotary_type_composes_with_scales(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
 def test_dynamic_type_takes_its_length_from_true_positions(kind: str) -> None:
     model = rope(kind, **SCALED_TYPES[kind])
-    ids = torch.randint(3, 64, (1, 160 if kind == "dynamic" else 40))
+    ids = torch.randint(3, 64, (1, 160))
     plain = logits(model, ids)
     with patch_rope(model, [1.0] * 3):
         assert torch.equal(logits(model, ids), plain)
@@ -252,6 +255,8 @@ def score(model: Any, scales: torch.Tensor) -> torch.Tensor:
 def test_gradient_of_scales_matches_central_differences(
     model_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if model_type == "gptj" and transformers.__version__.startswith("4."):
+        pytest.skip("GPT-J has no rotary module in transformers 4")
     model = tiny_model(model_type, first_k_dense_replace=3).requires_grad_(False).double()
     repair_frequencies(model)
     # Models take angles and norms in float32, which is too coarse for differences; here they take float64.
