@@ -182,12 +182,16 @@ def _options(
 ) -> None:
     """Search and judge layer-specific rotary-position scales for language models."""
     context.obj = debug
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING)
+    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
     if not debug:
-        # Other libraries' advice would bury our own lines.
+        # Other libraries' advice and bars would bury our own lines.
         warnings.simplefilter("ignore")
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        for name, value in (
+            ("TRANSFORMERS_VERBOSITY", "error"),
+            ("HF_HUB_VERBOSITY", "error"),
+            ("TQDM_DISABLE", "1"),
+        ):
+            os.environ.setdefault(name, value)
 
 
 def _on_sigterm(_number: int, _frame: FrameType | None) -> None:

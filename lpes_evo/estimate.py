@@ -47,10 +47,11 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """Return the estimate as lines for people."""
+        speed = self.evaluation_tokens / self.evaluation_seconds
         return [
             f"loading the model   {duration(self.load_seconds)}",
             f"one evaluation      {self.evaluation_seconds:.2f} s ({self.evaluation_tokens} tokens, "
-            f"{self.evaluation_tokens / self.evaluation_seconds:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
+            f"{speed:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
             f"search              {duration(self.search_seconds)} (at most {self.n_evaluations} evaluations)",
             f"held-out report     {duration(self.report_seconds)} ({self.report_tokens} tokens)",
             f"total               {duration(self.total_seconds)}",

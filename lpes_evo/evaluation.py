@@ -66,13 +66,16 @@ class Evaluation:
             raise JournalError(
                 f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
             ) from error
+        numbers = [*evaluation.values, *evaluation.scores, evaluation.seconds]
+        succeeded = evaluation.status == "ok"
         if (
-            evaluation.status not in ("ok", "failed")
-            or not np.isfinite([*evaluation.values, *evaluation.scores]).all()
+            not (succeeded or evaluation.status == "failed")
+            or not np.isfinite(numbers).all()
+            or succeeded != bool(evaluation.values)
         ):
             raise JournalError(
-                f"Expected finite values and the status 'ok' or 'failed', but got status {evaluation.status!r} "
-                f"and values {list(evaluation.values)}."
+                f"Expected finite values with the status 'ok' or 'failed', but got status {evaluation.status!r} "
+                f"and values {list(evaluation.values)}. The journal was edited; restore it or start a new run."
             )
         return evaluation
 

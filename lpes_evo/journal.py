@@ -134,7 +134,8 @@ class Journal:
             key = differing[0]
             raise JournalError(
                 f"Expected {self.path} to belong to this run, but its {key} is {found.get(key)!r:.80} and this run's "
-                f"is {expected.get(key)!r:.80}. Resume with the configuration it was made with, or choose another folder."
+                f"is {expected.get(key)!r:.80}. Resume with the configuration, data and kind of device it was made "
+                "with, or choose another folder."
             )
 
     def _append_line(self, line: dict[str, Any]) -> None:

@@ -1,0 +1,140 @@
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from lpes_evo.errors import JournalError
+from lpes_evo.journal import Journal
+from lpes_evo.operators import CurveSpace, init_identity
+from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
+from lpes_evo.problems import AnswerScores, wilson_interval
+from lpes_evo.report import candidates, load_report, measure, save_report, summarise
+
+LPES = np.array([0.8, 0.9, 1.0, 1.1])
+
+
+class Fake:
+    """Answers right with a chance that grows with the mean scale; two examples share a source."""
+
+    positions = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)
+    sources = ("a", "b", "a", "b", "a", "b")
+
+    def __init__(self):
+        self.calls = []
+
+    def evaluate(self, scales):
+        self.calls.append(scales.tolist())
+        correct = np.array([True, False, True, True, scales[0] < 1, scales[-1] > 1])
+        return AnswerScores(np.where(correct, -0.1, -2.0), correct)
+
+
+def measured(path, n_shuffles=5):
+    problem = Fake()
+    vectors = candidates(LPES, 0.9, n_shuffles=n_shuffles, seed=3)
+    with Journal(path, {"format": "test"}) as journal:
+        scores = dict(measure(problem, vectors, journal))
+    return problem, scores, vectors
+
+
+def test_candidates_are_what_a_found_curve_must_be_compared_with():
+    vectors = candidates(LPES, 0.9, n_shuffles=5, seed=3)
+    assert vectors["untouched"].tolist() == [1.0] * 4
+    assert vectors["constant"].tolist() == [0.9] * 4
+    assert vectors["lpes"].tolist() == LPES.tolist()
+    shuffles = [vectors[f"shuffle-{number:02d}"] for number in range(1, 6)]
+    assert all(sorted(shuffle) == LPES.tolist() for shuffle in shuffles)
+    assert len({tuple(shuffle) for shuffle in shuffles}) > 1
+    again = candidates(LPES, 0.9, n_shuffles=5, seed=3)
+    assert all((vectors[name] == again[name]).all() for name in vectors)
+    assert "constant" not in candidates(LPES, None, n_shuffles=0, seed=0)
+
+
+def test_a_finished_measurement_is_not_repeated(tmp_path):
+    first, scores, _ = measured(tmp_path / "report.jsonl")
+    assert len(first.calls) == 8
+    second, again, _ = measured(tmp_path / "report.jsonl")
+    assert second.calls == []
+    assert all((scores[name].correct == again[name].correct).all() for name in scores)
+    assert all((scores[name].log_probability == again[name].log_probability).all() for name in scores)
+
+
+def test_scores_of_other_scales_are_refused(tmp_path):
+    measured(tmp_path / "report.jsonl")
+    text = (tmp_path / "report.jsonl").read_text()
+    (tmp_path / "report.jsonl").write_text(text.replace("[0.8, 0.9, 1.0, 1.1]", "[0.8, 0.9, 1.0, 1.2]", 1))
+    with pytest.raises(JournalError, match="the scores of 'lpes' in .* belong to others"):
+        measured(tmp_path / "report.jsonl")
+    (tmp_path / "report.jsonl").write_text(text.replace('"correct"', '"corect"', 1))
+    with pytest.raises(JournalError, match="Expected scales and scores under 'untouched'"):
+        measured(tmp_path / "report.jsonl")
+
+
+def test_the_summary_counts_by_position_and_overall(tmp_path):
+    problem, scores, vectors = measured(tmp_path / "report.jsonl")
+    summary = summarise(problem, scores, vectors)
+    lpes = summary["methods"]["lpes"]
+    assert lpes["n"] == 6
+    assert lpes["accuracy"] == pytest.approx(5 / 6)
+    assert [row["accuracy"] for row in lpes["positions"]] == [0.5, 1.0, 1.0]
+    assert [row["n"] for row in lpes["positions"]] == [2, 2, 2]
+    assert (lpes["positions"][0]["low"], lpes["positions"][0]["high"]) == pytest.approx(wilson_interval(1, 2))
+    difference = summary["differences"]["untouched"]
+    assert difference["difference"] == pytest.approx(2 / 6)
+    assert difference["low"] <= difference["difference"] <= difference["high"]
+    assert set(summary["methods"]) == {"untouched", "constant", "lpes"}
+    assert summary["shuffles"]["n_shuffles"] == 5
+    assert summary["shuffles"]["median_accuracy"] == np.median(summary["shuffles"]["accuracies"])
+    save_report(tmp_path / "report.json", summary)
+    assert load_report(tmp_path / "report.json") == json.loads(json.dumps(summary))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "to be JSON"), ("[]", "report of format"), ('{"format": "lpes-evo/report"}', "report of format")],
+)
+def test_a_damaged_report_is_refused(tmp_path, text, message):
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(JournalError, match=message):
+        load_report(path)
+
+
+def texts(figure):
+    (axes,) = figure.axes
+    return axes.get_xlabel(), axes.get_ylabel(), [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_positions_are_drawn_with_their_intervals(tmp_path):
+    figure = plot_positions(summarise(*measured(tmp_path / "report.jsonl")))
+    assert isinstance(figure, Figure)
+    x_label, y_label, legend = texts(figure)
+    assert "Position" in x_label
+    assert "Accuracy" in y_label
+    assert any("untouched" in label for label in legend)
+    assert any("LPES (mean 0.833)" in label for label in legend)
+    assert any("5 shuffles" in label for label in legend)
+    assert "n = 2" in figure.axes[0].get_title()
+
+
+def test_the_curve_passes_through_the_scales_of_the_layers():
+    space = CurveSpace(8)
+    figure = plot_curve(space, init_identity(space))
+    curve = figure.axes[0].lines[2].get_xydata()
+    assert curve[0].tolist() == [0.0, 1.0]
+    assert curve[-1].tolist() == [7.0, 1.0]
+    assert texts(figure)[0] == "Layer"
+
+
+def test_convergence_is_drawn_also_with_failures_and_without_success(tmp_path):
+    records = [
+        {"evaluations": 2, "mean": None, "spread": None},
+        {"evaluations": 3, "mean": -1.0, "spread": 0.1},
+    ]
+    figure = plot_convergence([None, None, -3.0, -1.0, -2.0], records)
+    best = figure.axes[0].lines[1].get_ydata()
+    assert best[2:].tolist() == [-3.0, -1.0, -1.0]
+    save_figure(figure, tmp_path / "convergence.png")
+    save_figure(figure, tmp_path / "convergence.svg")
+    assert (tmp_path / "convergence.svg").read_text().startswith("<?xml")
+    plot_convergence([None], [{"evaluations": 1, "mean": None, "spread": None}])
