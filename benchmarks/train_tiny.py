@@ -183,6 +183,12 @@ def main() -> None:
     train(model, folder / "training_log.jsonl")
     model.save_pretrained(folder)
     build_tokenizer().save_pretrained(folder)
+    # Transformers 5 writes a class name that version 4 does not know; both know this one.
+    settings = folder / "tokenizer_config.json"
+    content = json.loads(settings.read_text(encoding="utf-8")) | {
+        "tokenizer_class": "PreTrainedTokenizerFast"
+    }
+    settings.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
