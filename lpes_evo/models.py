@@ -174,8 +174,12 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _read(source: str, name: str, options: dict[str, Any], model_options: dict[str, Any]) -> tuple[Any, Any]:
+    import transformers
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    if "gguf_file" in options and hasattr(transformers, "GgufConfig"):
+        # Newer versions leave the weights packed where they can, and would unpack them in every forward pass.
+        model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     try:
         if "local_files_only" not in options:
             # The smallest file first: without network the hub client tries for half a minute per file.

@@ -42,7 +42,7 @@ def show_run(path: Path, console: Console) -> None:
     overall = [_interval(method) for method in methods.values()]
     if shuffles:
         overall.append(
-            f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.3f}, {shuffles['largest_accuracy']:.3f}]"
+            f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.2f}, {shuffles['largest_accuracy']:.2f}]"
         )
     table.add_row(f"all  n={methods[LPES]['n']}", *overall)
     console.print(table)
@@ -65,4 +65,4 @@ def show_run(path: Path, console: Console) -> None:
 
 
 def _interval(row: dict[str, float]) -> str:
-    return f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    return f"{row['accuracy']:.3f} [{row['low']:.2f}, {row['high']:.2f}]"
