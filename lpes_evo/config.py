@@ -9,32 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from lpes_evo._settings import Settings
 from lpes_evo.errors import ConfigError
 from lpes_evo.operators import CurveSpace
 
 NINE_POSITIONS = tuple(index / 8 for index in range(9))
-
-
-class Settings(BaseModel):
-    """Base of all settings: frozen, unknown keys refused, one clear `ConfigError` for whatever is wrong."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    def __init__(self, **values: Any) -> None:
-        """Check the values.
-
-        Args:
-            **values: One value for each field that shall differ from its default.
-
-        Raises:
-            ConfigError: A key is unknown or a value is not valid.
-        """
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise _explain(error, type(self)) from None
 
 
 class ModelSettings(Settings):
@@ -288,33 +269,3 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
             _merge(into[key], value)
         else:
             into[key] = value
-
-
-def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsError":
-    """Say in one line what was expected, what came and what may be given instead."""
-    first = error.errors(include_url=False)[0]
-    nested = first.get("ctx", {}).get("error")
-    place = ".".join(str(part) for part in first["loc"])
-    if isinstance(nested, _SettingsError):
-        return _SettingsError(nested.template, f"{place}.{nested.place}".rstrip("."))
-    if nested is not None:
-        return _SettingsError(f"Expected other values under the configuration key PLACE: {nested}.", place)
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(settings.model_fields)
-        return _SettingsError(
-            f"Expected a known configuration key, but got 'PLACE'. Known keys there: {known}.", place
-        )
-    reason = first["msg"][0].lower() + first["msg"][1:]
-    came = repr(first["input"])[:60]
-    return _SettingsError(
-        f"Expected a valid value for the configuration key PLACE, but got {came}: {reason}.", place
-    )
-
-
-class _SettingsError(ConfigError):
-    """A `ConfigError` that settings around it can complete with where they hold the wrong part."""
-
-    def __init__(self, template: str, place: str) -> None:
-        super().__init__(template.replace("PLACE", place))
-        self.template = template
-        self.place = place

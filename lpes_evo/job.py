@@ -6,7 +6,7 @@ from typing import Any
 
 from lpes_evo._files import to_json
 from lpes_evo.config import RunConfig
-from lpes_evo.models import LoadedModel, load_model
+from lpes_evo.models import LoadedModel, load_model, weights_hash
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import Example, ModelProblem, Task, check_disjoint, make_task
 
@@ -35,11 +35,12 @@ class Job:
         return len(set(self.search_problem.groups)) if self.config.search.objectives == "groups" else 1
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be equal for two runs to be one: configuration, data, and how the model computes."""
+        """Return what two runs must share to be one: configuration, data, weights, and how the model computes."""
         return {
             "config": config_hash(self.config),
             "search_data": self.search_problem.data_hash,
             "report_data": self.report_problem.data_hash,
+            "weights": weights_hash(self.loaded.model),
             "dtype": self.loaded.dtype,
             "attention": self.loaded.attention,
         }

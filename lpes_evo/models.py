@@ -1,5 +1,6 @@
 """Loading a causal language model: from the hub, a folder, a GGUF file, or the embedded one."""
 
+import hashlib
 import importlib.resources
 import importlib.util
 import re
@@ -96,6 +97,23 @@ def load_model(
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
     )
+
+
+def weights_hash(model: Any) -> str:
+    """Return the SHA-256 of the first values of every weight, to tell models of one name apart.
+
+    Args:
+        model: A model of transformers.
+
+    Returns:
+        64 hexadecimal digits; weights that are kept on the disk count by their name and shape alone.
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        digest.update(f"{name}{tuple(weight.shape)}".encode())
+        if not weight.is_meta:
+            digest.update(weight.detach().flatten()[:64].float().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def smollm2_file() -> Path | None:

@@ -23,17 +23,21 @@ _STYLES = {
 }
 
 
-def plot_convergence(fitness: Sequence[float | None], generations: Sequence[dict[str, Any]]) -> "Figure":
+def plot_convergence(
+    fitness: Sequence[float | None], generations: Sequence[dict[str, Any]], unit: str = ""
+) -> "Figure":
     """Draw fitness by evaluation: each evaluation, the best so far, mean and spread of the population.
 
     Args:
         fitness: Fitness of each evaluation in the order of the journal; ``None`` where it failed.
         generations: Records of `lpes_evo.search.Search.logbook`.
+        unit: Unit of the fitness, for the label of the axis.
 
     Returns:
         The figure.
     """
-    figure, axes = _figure("Evaluations", "Fitness on the search examples")
+    label = "Fitness on the search examples"
+    figure, axes = _figure("Evaluations", f"{label} ({unit})" if unit else label)
     values = np.array([np.nan if value is None else value for value in fitness])
     numbers = np.arange(1, len(values) + 1)
     axes.plot(numbers, values, ".", color=_GREY, markersize=4, label="one evaluation")

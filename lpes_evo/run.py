@@ -24,6 +24,8 @@ from lpes_evo.report import candidates, measure, save_report, summarise
 from lpes_evo.scales import Scales
 from lpes_evo.search import Search
 
+_UNITS = {"log_probability": "nats per token of the answer", "accuracy": "share of right answers"}
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -176,7 +178,7 @@ def run_search(
             scales = _scales(job, search)
             scales.save(folder.scales)
             write_atomic(folder.history, history_table(search))
-            _draw_search(search, folder)
+            _draw_search(search, folder, _UNITS[config.task.metric])
             with Journal(
                 folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity()}
             ) as journal:
@@ -215,7 +217,13 @@ def _report(job: Job, search: Search, journal: Journal, reporter: Reporter) -> d
         scores[name] = answer_scores
         reporter.measured(name, answer_scores)
     summary = summarise(job.report_problem, scores, vectors)
-    return summary | {"command": provenance.command_line(), "skipped": job.report_problem.skipped}
+    return summary | {
+        "model": job.loaded.name,
+        "task": job.config.task.name,
+        "data": job.report_problem.data_hash,
+        "skipped": job.report_problem.skipped,
+        "command": provenance.command_line(),
+    }
 
 
 def _scales(job: Job, search: Search) -> Scales:
@@ -263,11 +271,11 @@ def history_table(search: Search) -> str:
     return "\n".join([",".join(columns), *rows]) + "\n"
 
 
-def _draw_search(search: Search, folder: RunFolder) -> None:
+def _draw_search(search: Search, folder: RunFolder, unit: str) -> None:
     """Draw convergence and curve."""
     fitness = [
         float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
         for evaluation in search.evaluations()
     ]
-    save_figure(plot_convergence(fitness, search.logbook), folder.pictures[0])
+    save_figure(plot_convergence(fitness, search.logbook, unit), folder.pictures[0])
     save_figure(plot_curve(search.space, search.best), folder.pictures[1])

@@ -242,4 +242,4 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return logits[0].unflatten(0, tuple(pack.shape)) if picked else logits[pack, place]
+    return logits[0].reshape(*pack.shape, -1) if picked else logits[pack, place]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.models import load_model, smollm2_file
+from lpes_evo.models import load_model, smollm2_file, weights_hash
 from tests.conftest import CHAT_TEMPLATE, build_llama, build_tokenizer
 
 
@@ -144,3 +144,10 @@ def test_smollm2_is_found_without_importing_its_package():
 def test_smollm2_loads_from_its_gguf_file(smollm2):
     assert (smollm2.n_layers, smollm2.max_length) == (30, 8192)
     assert smollm2.tokenizer.chat_template
+
+
+def test_the_hash_of_the_weights_tells_models_apart_whatever_their_name():
+    model, same = build_llama(), build_llama()
+    assert weights_hash(model) == weights_hash(same)
+    same.lm_head.weight[0, 0] += 1
+    assert weights_hash(model) != weights_hash(same)
