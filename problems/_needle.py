@@ -28,12 +28,12 @@ KEYS = tuple(_WORDS.split())
 class NeedleTask(Task):
     """Multi-key needle in filler text.
 
-    The prompt holds one sentence for every key, ``One of the special magic numbers for KEY is: DIGITS.``,
-    between repetitions of the same filler, in the words of RULER (https://arxiv.org/abs/2404.06654). The
-    model's turn is begun with ``The special magic number for KEY is`` and the digits are the answer, so that
-    a forward pass over prompt and answer measures retrieval and not the form of a reply. The examples
-    at different positions ask different questions about the same texts, so that a text is forwarded once for all of
-    them; examples at one position are independent draws.
+    The prompt holds one sentence for every key, ``The special magic number for KEY is DIGITS.``, between
+    repetitions of the same filler, after the multi-key needle of RULER (https://arxiv.org/abs/2404.06654). The
+    model's turn is begun with the same words, ``The special magic number for KEY is``, and the digits are the
+    answer, so that a forward pass over prompt and answer measures retrieval and not the form of a reply. The
+    examples at different positions ask different questions about the same texts, so that a text is forwarded
+    once for all of them; examples at one position are independent draws.
 
     Args:
         n_keys: Needles in the text, each with its own key and number.
@@ -91,10 +91,10 @@ class NeedleTask(Task):
         numbers = [str(least + draws.below(9 * least)) for _ in keys]
         filler = " ".join([FILLER] * self._n_filler)
         needles = [
-            f"{filler} One of the special magic numbers for {key} is: {digits}."
+            f"{filler} The special magic number for {key} is {digits}."
             for key, digits in zip(keys, numbers, strict=True)
         ]
-        question = f"What is the special magic number for {keys[slot]} mentioned in the provided text?"
+        question = f"What is the special magic number for {keys[slot]}?"
         return Example(
             id=f"{text}/{position!r}",
             position=position,

@@ -13,22 +13,22 @@ def draw(task=None, positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="
 
 
 def test_examples_are_byte_identical_on_every_platform():
-    assert data_hash(draw()) == "1ce32fa71cda55e3251b8959148109ef0a10e331e6cba174d421fe4217319668"
+    assert data_hash(draw()) == "abf4137e81e5a79b8560d584d1ddf260c81b9eae8a260cecadb895c90c1899e8"
 
 
 def test_the_gold_needle_stands_at_the_position_asked_for():
     for slot, position in enumerate([0.0, 1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7, 6 / 7, 1.0]):
         (example,) = draw(positions=[position], n_per_position=1)
-        needles = re.findall(r"numbers for (\w+) is: (\d+)\.", example.prompt)
+        needles = re.findall(r"The special magic number for (\w+) is (\d+)\.", example.prompt)
         assert len(needles) == 8
-        key = re.search(r"number for (\w+) mentioned", example.prompt).group(1)
+        key = re.search(r"What is the special magic number for (\w+)\?", example.prompt).group(1)
         assert needles[slot] == (key, example.answer)
         assert example.answer_prefix == f"The special magic number for {key} is"
 
 
 def test_keys_differ_and_numbers_have_the_digits_asked_for():
     for example in draw(NeedleTask(n_keys=20, n_digits=6), n_per_position=5):
-        needles = re.findall(r"numbers for (\w+) is: (\d+)\.", example.prompt)
+        needles = re.findall(r"The special magic number for (\w+) is (\d+)\.", example.prompt)
         assert len({key for key, _ in needles}) == 20
         assert all(len(number) == 6 and number[0] != "0" for _, number in needles)
 
@@ -37,7 +37,7 @@ def test_more_filler_makes_a_longer_text_with_the_same_number_of_needles():
     (short,) = draw(positions=[0.5], n_per_position=1)
     (long,) = draw(NeedleTask(n_filler=3), positions=[0.5], n_per_position=1)
     assert long.prompt.count("The grass is green.") == 3 * short.prompt.count("The grass is green.") == 27
-    assert long.prompt.count("numbers for") == 8
+    assert long.prompt.count("magic number for") == 9
 
 
 def test_splits_and_seeds_share_no_example():
