@@ -1,6 +1,6 @@
 """The loop of a search: ask, evaluate, keep, tell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,13 +24,14 @@ def drive(
         reporter: Hears how the work goes.
 
     Raises:
-        EvaluationError: ``max_failures`` evaluations failed in a row, or all of a generation without a survivor.
+        EvaluationError: ``max_failures`` evaluations failed in a row, or all of a generation without a survivor. A
+            resumed search tries them again.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
     reporter = reporter if reporter is not None else Reporter()
     reporter.begin(search.settings.max_evaluations)
-    n_failed_in_a_row = 0
+    keeper = _Keeper(journal, search.settings.max_failures)
     best: float | None = None
     while not search.stop():
         genomes = search.ask()
@@ -38,27 +39,18 @@ def drive(
         for index, evaluation, fresh in _answers(genomes, evaluator, journal):
             evaluations[index] = evaluation
             if evaluation.status == "ok":
-                n_failed_in_a_row = 0
                 best = max(float(np.mean(evaluation.values)), -np.inf if best is None else best)
-            else:
-                n_failed_in_a_row += 1
             reporter.evaluated(search.generation, evaluation, best, fresh=fresh)
-            if n_failed_in_a_row >= search.settings.max_failures:
-                reason = (evaluation.error or "").strip().splitlines()[-1:]
-                raise EvaluationError(
-                    f"Expected evaluations to succeed, but {n_failed_in_a_row} in a row failed, the last with: "
-                    f"{''.join(reason)}. Their tracebacks are in the journal; mend the cause and start a new run."
-                )
+            keeper.take(genomes[index], evaluation, fresh=fresh)
+        if best is None and genomes:
+            keeper.give_up()
+        keeper.settle()
         search.tell([evaluations[index] for index in range(len(genomes))])
         reporter.generation(search.logbook[-1])
-    if not search.population:
-        raise EvaluationError(
-            "Expected a successful evaluation, but every one failed. Their tracebacks are in the journal."
-        )
 
 
 def _answers(
-    genomes: list[BezierGenome], evaluator: Evaluator, journal: Journal | None
+    genomes: Sequence[BezierGenome], evaluator: Evaluator, journal: Journal | None
 ) -> Iterator[tuple[int, Evaluation, bool]]:
     """Yield ``(index, evaluation, fresh)``: first what the journal knows, then the rest as it is finished."""
     missing = []
@@ -69,10 +61,65 @@ def _answers(
         else:
             yield index, Evaluation.from_json(record), False
     for number, evaluation in evaluator([genomes[index] for index in missing]):
-        index = missing[number]
-        if journal is not None:
-            journal.append(
-                genomes[index].key,
-                {"control_points": [list(point) for point in genomes[index]], **evaluation.to_json()},
-            )
-        yield index, evaluation, True
+        yield missing[number], evaluation, True
+
+
+class _Keeper:
+    """Writes evaluations to the journal, and counts failures.
+
+    A failure becomes final once a success follows or its generation ends. Failures that stop the run are written
+    beside the others and answer nothing, so that a resumed run, its cause mended, tries them again.
+    """
+
+    def __init__(self, journal: Journal | None, max_failures: int) -> None:
+        self._journal = journal
+        self._max_failures = max_failures
+        self._n_in_a_row = 0
+        self._open: list[tuple[BezierGenome, Evaluation]] = []
+        self._last: Evaluation | None = None
+
+    def take(self, genome: BezierGenome, evaluation: Evaluation, *, fresh: bool) -> None:
+        """Keep an evaluation.
+
+        Raises:
+            EvaluationError: It is one failure too many.
+        """
+        if evaluation.status == "ok":
+            self.settle()
+            self._n_in_a_row = 0
+            if fresh:
+                self._write(genome.key, genome, evaluation)
+            return
+        self._n_in_a_row += 1
+        self._last = evaluation
+        if fresh:
+            self._open.append((genome, evaluation))
+        if self._n_in_a_row >= self._max_failures:
+            self.give_up()
+
+    def settle(self) -> None:
+        """Make the open failures final."""
+        for genome, evaluation in self._open:
+            self._write(genome.key, genome, evaluation)
+        self._open.clear()
+
+    def give_up(self) -> None:
+        """Write the open failures where they answer nothing, and stop the run.
+
+        Raises:
+            EvaluationError: Always.
+        """
+        for genome, evaluation in self._open:
+            number = 0 if self._journal is None else len(self._journal)
+            self._write(f"failed {number}: {genome.key}", genome, evaluation)
+        traceback = (self._last.error if self._last is not None else None) or ""
+        raise EvaluationError(
+            f"Expected evaluations to succeed, but {self._n_in_a_row} in a row failed, the last with: "
+            f"{''.join(traceback.strip().splitlines()[-1:])}. Their tracebacks are in the journal; mend the cause and "
+            "go on with --resume."
+        )
+
+    def _write(self, key: str, genome: BezierGenome, evaluation: Evaluation) -> None:
+        if self._journal is not None:
+            points = [list(point) for point in genome]
+            self._journal.append(key, {"control_points": points, **evaluation.to_json()})

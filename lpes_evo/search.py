@@ -191,7 +191,8 @@ class Search:
         space, size, weights = self.space, self.settings.population_size, self._weights
         identity = [init_identity(space, weights=weights)] if space.contains_identity else []
         constants = init_constants(space, self.settings.n_constants, weights=weights)
-        population = self._distinct([*identity, *constants, *map(self._toolbox.clone, self._initial)])
+        given = [BezierGenome(genome, weights) for genome in self._initial]
+        population = self._distinct([*identity, *constants, *given])
         n_quasi_random = max(0, size - len(population)) // 2
         quasi_random = init_quasi_random(space, n_quasi_random, seed=random.getrandbits(31), weights=weights)
         population = self._distinct([*population, *quasi_random])

@@ -146,20 +146,40 @@ def test_a_failed_evaluation_is_recorded_and_never_selected(bad):
     assert np.isfinite([genome.fitness.values for genome in search.population]).all()
 
 
-def test_failures_in_a_row_stop_the_run_with_one_line_and_keep_what_is_finished(tmp_path):
-    class Broken(Target):
-        def score(self, scales, example_ids=None):
-            super().score(scales)
-            if len(self.calls) > 3:
-                raise RuntimeError("the disk is gone")
-            return np.zeros(3)
+class Broken(Target):
+    """Fails from its fourth call on while ``broken`` is true."""
 
+    broken = True
+
+    def score(self, scales, example_ids=None):
+        scores = super().score(scales)
+        if self.broken and len(self.calls) > 3:
+            raise RuntimeError("the disk is gone")
+        return scores
+
+
+def test_failures_in_a_row_stop_the_run_with_one_line_and_a_mended_run_goes_on_from_there(tmp_path):
+    message = r"5 in a row failed, the last with: RuntimeError: the disk is gone\. .* --resume"
     with Journal(tmp_path / "journal.jsonl", {}) as journal:
-        with pytest.raises(
-            EvaluationError, match=r"5 in a row failed, the last with: RuntimeError: the disk is gone"
-        ):
+        with pytest.raises(EvaluationError, match=message):
             searched(problem=Broken(), journal=journal)
         assert len(journal) == 3 + 5
+        assert sum("Traceback" in record.get("error", "") for record in journal) == 5
+    mended = Broken()
+    mended.broken = False
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        search = searched(problem=mended, journal=journal)
+    straight = Target()
+    assert result(search) == result(searched(problem=straight))
+    assert mended.calls == straight.calls[3:]
+
+
+def test_a_first_generation_without_a_success_stops_the_run():
+    problem = Broken()
+    problem.calls = [None] * 3
+    settings = SETTINGS.model_copy(update={"max_failures": 100})
+    with pytest.raises(EvaluationError, match="12 in a row failed"):
+        searched(settings, problem=problem)
 
 
 def test_stopping_anywhere_and_resuming_gives_the_same_history_and_evaluates_only_the_rest(tmp_path):
