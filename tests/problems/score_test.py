@@ -232,5 +232,7 @@ def test_a_batch_without_tokens_is_refused():
 
 
 def test_an_unknown_padding_side_is_refused():
-    with pytest.raises(TaskError, match="padding_side to be right, or left without share_prefixes, but got 'both'"):
+    with pytest.raises(
+        TaskError, match="padding_side to be right, or left without share_prefixes, but got 'both'"
+    ):
         score_answers(build_llama(), random_rows(1), padding_side="both")
