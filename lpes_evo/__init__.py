@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from lpes_evo.config import RunConfig, SearchSettings, load_config
     from lpes_evo.errors import LpesError
     from lpes_evo.evaluation import Evaluation, SerialEvaluator
+    from lpes_evo.folder import RunFolder
     from lpes_evo.journal import Journal
     from lpes_evo.loop import drive
     from lpes_evo.models import LoadedModel, load_model
     from lpes_evo.rope import patch_rope
-    from lpes_evo.run import RunFolder, run_search
+    from lpes_evo.run import run_search
     from lpes_evo.scales import Scales, load_scales
     from lpes_evo.search import Search
 
@@ -50,7 +51,7 @@ _HOMES = {
     "LoadedModel": "models",
     "LpesError": "errors",
     "RunConfig": "config",
-    "RunFolder": "run",
+    "RunFolder": "folder",
     "Scales": "scales",
     "Search": "search",
     "SearchSettings": "config",

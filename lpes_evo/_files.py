@@ -47,7 +47,7 @@ def _umask() -> int:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Serialise to strict JSON: floats round-trip exactly, NaN and infinity are refused.
+    """Serialise to strict ASCII JSON: floats round-trip exactly, NaN and infinity are refused.
 
     Args:
         value: Anything `json` can serialise.
@@ -59,4 +59,4 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     Raises:
         ValueError: The value holds a number that is not finite.
     """
-    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+    return json.dumps(value, indent=indent, allow_nan=False)

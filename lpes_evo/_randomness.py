@@ -1,11 +1,26 @@
 """Random streams that depend on a seed and a place in the search, and on nothing else."""
 
 import hashlib
+import operator
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+
+from lpes_evo.errors import ConfigError
+
+
+def check_seed(seed: object) -> int:
+    """Return a seed as a plain integer, so that equal seeds give equal streams whatever their type.
+
+    Raises:
+        ConfigError: The seed is not an integer.
+    """
+    try:
+        return operator.index(seed)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ConfigError(f"Expected the seed to be an integer, but got {seed!r:.60}.") from error
 
 
 @contextmanager

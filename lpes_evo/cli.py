@@ -70,8 +70,9 @@ def search(
     resume: Annotated[Path | None, typer.Option("--resume", help="Run folder to go on with.")] = None,
 ) -> None:
     """Search the scales of a model for a task, then measure them on held-out examples."""
+    from lpes_evo.folder import RunFolder
     from lpes_evo.progress import make_reporter
-    from lpes_evo.run import RunFolder, run_search
+    from lpes_evo.run import run_search
 
     if resume is not None:
         given = [
@@ -98,14 +99,12 @@ def search(
         run_config = _load(model, task, preset, config, settings, seed)
         name = preset or f"{Path(run_config.model.name).stem}-{run_config.task.name}"
         folder = RunFolder(output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
-        folder.create()
+        folder.create(run_config)
     try:
         run_search(run_config, folder, device=devices, reporter=make_reporter(_output))
     except KeyboardInterrupt as signalled:
-        _errors.print(
-            f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}",
-            soft_wrap=True,
-        )
+        line = f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}"
+        _errors.print(line, soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(_TERMINATED if isinstance(signalled, _Terminated) else _INTERRUPTED) from None
     _show(folder.path)
 
@@ -132,7 +131,7 @@ def estimate(
 
     run_config = _load(model, task, preset, config, settings, seed)
     for line in estimate_run(run_config, device=devices, repeats=repeats).lines():
-        _output.print(line, highlight=False, soft_wrap=True)
+        _output.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _load(
@@ -196,6 +195,8 @@ def _options(
 
 
 def _on_sigterm(_number: int, _frame: FrameType | None) -> None:
+    # One is enough; a second would interrupt the tidying up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Terminated
 
 
@@ -204,6 +205,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         app()
+    except SystemExit:
+        # Typer ends every interrupt with the code of SIGINT.
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            sys.exit(_TERMINATED)
+        raise
     except Exception as error:
         if "--debug" in sys.argv[1:]:
             raise

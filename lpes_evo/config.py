@@ -4,6 +4,7 @@ The paper does not publish its population, generations, probabilities or scale r
 by the authors of this package. The preset ``paper`` keeps what is published: a cubic curve and 200 search examples.
 """
 
+import copy
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -54,7 +55,7 @@ class TaskSettings(Settings):
     metric: Literal["log_probability", "accuracy"] = "log_probability"
     chat_template: bool = True
     over_length: Literal["error", "skip"] = "error"
-    batch_tokens: int = Field(default=8192, ge=1)
+    batch_tokens: int = Field(default=8192, ge=1, strict=True)
     share_prefixes: bool = True
 
 
@@ -67,7 +68,7 @@ class ExampleSettings(Settings):
     """
 
     positions: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0), min_length=1)
-    n_per_position: int = Field(default=32, ge=1)
+    n_per_position: int = Field(default=32, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _positions_are_fractions(self) -> "ExampleSettings":
@@ -88,7 +89,7 @@ class CurveSettings(Settings):
         max_delta: Largest difference of the scales of neighbouring control points.
     """
 
-    n_points: int = Field(default=4, ge=2)
+    n_points: int = Field(default=4, ge=2, strict=True)
     y_min: float = Field(default=0.5, gt=0)
     y_max: float = Field(default=2.0, gt=0)
     y_step: float | None = Field(default=0.02, gt=0)
@@ -130,20 +131,20 @@ class SearchSettings(Settings):
 
     algorithm: Literal["ga", "nsga2", "random"] = "ga"
     aggregate: Literal["mean", "min"] = "mean"
-    population_size: int = Field(default=24, ge=2)
-    offspring_size: int = Field(default=16, ge=1)
-    generations: int = Field(default=12, ge=0)
-    n_constants: int = Field(default=9, ge=1)
-    tournament_size: int = Field(default=3, ge=1)
+    population_size: int = Field(default=24, ge=2, strict=True)
+    offspring_size: int = Field(default=16, ge=1, strict=True)
+    generations: int = Field(default=12, ge=0, strict=True)
+    n_constants: int = Field(default=9, ge=1, strict=True)
+    tournament_size: int = Field(default=3, ge=1, strict=True)
     crossover_probability: float = Field(default=0.6, ge=0, le=1)
     mutation_probability: float = Field(default=0.8, ge=0, le=1)
-    max_failures: int = Field(default=5, ge=1)
+    max_failures: int = Field(default=5, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _constants_fit(self) -> "SearchSettings":
-        if self.n_constants > self.population_size:
+        if self.n_constants >= self.population_size:
             raise ValueError(
-                f"expected n_constants to be at most population_size = {self.population_size}, "
+                f"expected n_constants to be less than population_size = {self.population_size}, "
                 f"but got {self.n_constants}"
             )
         return self
@@ -168,8 +169,8 @@ class ReportSettings(ExampleSettings):
     """
 
     positions: tuple[float, ...] = Field(default=NINE_POSITIONS, min_length=1)
-    n_per_position: int = Field(default=50, ge=1)
-    n_shuffles: int = Field(default=0, ge=0)
+    n_per_position: int = Field(default=50, ge=1, strict=True)
+    n_shuffles: int = Field(default=0, ge=0, strict=True)
 
 
 class RunConfig(Settings):
@@ -191,7 +192,7 @@ class RunConfig(Settings):
     curve: CurveSettings = CurveSettings()
     search: SearchSettings = SearchSettings()
     report: ReportSettings = ReportSettings()
-    seed: int = 0
+    seed: int = Field(default=0, strict=True)
 
 
 def preset_names() -> list[str]:
@@ -242,30 +243,40 @@ def load_config(
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        # Impossible dates and endless nesting end in errors that are not YAML's own.
         reason = " ".join(str(error).split())
         raise ConfigError(f"Expected {source} to be YAML, but it is not: {reason}.") from error
     if values is None:
         return {}
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+    if not isinstance(values, dict):
         raise ConfigError(
             f"Expected {source} to be a mapping of keys to values, but got {type(values).__name__}."
         )
+    _check_keys(values, source)
     # A run's own config.yaml also records where it ran, which shapes nothing.
     values.pop("provenance", None)
     return values
 
 
+def _check_keys(values: Any, source: str) -> None:
+    """Refuse keys that are no text, at any depth."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"Expected every key of {source} to be text, but got {key!r:.40}. Write it in quotes."
+                )
+            _check_keys(value, source)
+
+
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
     """Put ``values`` over ``into``, mapping by mapping; another task brings its own options."""
     for key, value in values.items():
-        if (
-            key == "task"
-            and isinstance(value, dict)
-            and value.get("name") not in (None, into.get(key, {}).get("name"))
-        ):
-            into[key] = {name: kept for name, kept in into.get(key, {}).items() if name != "options"}
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = value
+        present = into.get(key)
+        if not (isinstance(value, dict) and isinstance(present, dict)):
+            into[key] = copy.deepcopy(value)
+            continue
+        if key == "task" and value.get("name") not in (None, present.get("name")):
+            present.pop("options", None)
+        _merge(present, value)

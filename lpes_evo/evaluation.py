@@ -1,5 +1,7 @@
 """The outcome of one evaluation, and how a genome is evaluated in this process."""
 
+import dataclasses
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -56,13 +58,13 @@ class Evaluation:
         """
         try:
             evaluation = cls(
-                values=tuple(float(value) for value in record["values"]),
-                scores=tuple(float(score) for score in record["scores"]),
-                seconds=float(record["seconds"]),
+                values=tuple(_real(value) for value in record["values"]),
+                scores=tuple(_real(score) for score in record["scores"]),
+                seconds=_real(record["seconds"]),
                 status=record["status"],
-                error=record.get("error"),
+                error=None if record.get("error") is None else _text(record["error"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise JournalError(
                 f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
             ) from error
@@ -78,6 +80,40 @@ class Evaluation:
                 f"and values {list(evaluation.values)}. The journal was edited; restore it or start a new run."
             )
         return evaluation
+
+
+def checked_evaluation(evaluation: Evaluation) -> Evaluation:
+    """Return an evaluation whose values are plain finite floats, or a failed one that says what came instead.
+
+    Args:
+        evaluation: An evaluation that may come from code of a user.
+
+    Returns:
+        The evaluation; failed where a value is not a finite real number.
+    """
+    if evaluation.status == "failed":
+        return evaluation
+    try:
+        values = tuple(float(value) for value in evaluation.values)
+    except (TypeError, ValueError, OverflowError):
+        values = (math.nan,)
+    if not values or not all(map(math.isfinite, values)):
+        error = f"ValueError: Expected fitness values that are finite real numbers, but got {evaluation.values!r:.80}."
+        return dataclasses.replace(evaluation, values=(), status="failed", error=error)
+    return dataclasses.replace(evaluation, values=values)
+
+
+def _real(value: Any) -> float:
+    """Return a number of a JSON file as float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value
 
 
 Evaluator = Callable[[Sequence[BezierGenome]], Iterator[tuple[int, Evaluation]]]

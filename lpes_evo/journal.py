@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -78,9 +79,13 @@ class Journal:
             record: Values that `json` can write.
 
         Raises:
-            JournalError: The key is taken.
+            JournalError: The key is taken or no text, or the record has a field ``key``.
             StorageError: The record cannot be written.
         """
+        if not isinstance(key, str) or "key" in record:
+            raise JournalError(
+                f"Expected a key that is text and a record without a key, but got {key!r} and {record!r:.60}."
+            )
         if key in self._records:
             raise JournalError(f"Expected a new key, but {key!r} is already in {self.path}.")
         line = {"key": key, **record}
@@ -92,7 +97,8 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self._spare.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._spare.unlink(missing_ok=True)
 
     def _read(self, header: dict[str, Any]) -> int:
         """Load all finished lines and return the size of that part in bytes."""
@@ -131,7 +137,7 @@ class Journal:
             key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
         )
         if differing:
-            key = differing[0]
+            key = "format" if "format" in differing else differing[0]
             raise JournalError(
                 f"Expected {self.path} to belong to this run, but its {key} is {found.get(key)!r:.80} and this run's "
                 f"is {expected.get(key)!r:.80}. Resume with the configuration, data and kind of device it was made "
@@ -179,7 +185,9 @@ class _Explained:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, OSError):
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if full else "see that the folder exists and that you may write to it"
             raise StorageError(
                 f"{self._expected}, but the system said: {error.strerror or error}. Finished work is safe; "
-                "free some space or choose a folder you may write to, then run again with --resume."
+                f"{remedy}, then run again with --resume."
             ) from error

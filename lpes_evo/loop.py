@@ -1,10 +1,12 @@
 """The loop of a search: ask, evaluate, keep, tell."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from lpes_evo.errors import EvaluationError
+from lpes_evo.errors import EvaluationError, JournalError
 from lpes_evo.evaluation import Evaluation, Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.operators import BezierGenome
@@ -56,12 +58,30 @@ def _answers(
     missing = []
     for index, genome in enumerate(genomes):
         record = journal.get(genome.key) if journal is not None else None
-        if record is None:
+        if journal is None or record is None:
             missing.append(index)
         else:
-            yield index, Evaluation.from_json(record), False
+            yield index, _recorded(genome, record, journal.path), False
     for number, evaluation in evaluator([genomes[index] for index in missing]):
         yield missing[number], evaluation, True
+
+
+def _recorded(genome: BezierGenome, record: dict[str, Any], path: Path) -> Evaluation:
+    """Read the evaluation of a genome from a journal line."""
+    try:
+        evaluation = Evaluation.from_json(record)
+    except JournalError as error:
+        raise JournalError(f"{path}, key {genome.key}: {error}") from error
+    if record.get("control_points") != _points(genome):
+        raise JournalError(
+            f"Expected control points {_points(genome)} under their key in {path}, but got "
+            f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
+        )
+    return evaluation
+
+
+def _points(genome: BezierGenome) -> list[list[float]]:
+    return [list(point) for point in genome]
 
 
 class _Keeper:
@@ -113,13 +133,13 @@ class _Keeper:
             number = 0 if self._journal is None else len(self._journal)
             self._write(f"failed {number}: {genome.key}", genome, evaluation)
         traceback = (self._last.error if self._last is not None else None) or ""
+        reason = "".join(traceback.strip().splitlines()[-1:]).rstrip(".")
         raise EvaluationError(
             f"Expected evaluations to succeed, but {self._n_in_a_row} in a row failed, the last with: "
-            f"{''.join(traceback.strip().splitlines()[-1:])}. Their tracebacks are in the journal; mend the cause and "
+            f"{reason}. Their tracebacks are in the journal; mend the cause and "
             "go on with --resume."
         )
 
     def _write(self, key: str, genome: BezierGenome, evaluation: Evaluation) -> None:
         if self._journal is not None:
-            points = [list(point) for point in genome]
-            self._journal.append(key, {"control_points": points, **evaluation.to_json()})
+            self._journal.append(key, {"control_points": _points(genome), **evaluation.to_json()})

@@ -49,7 +49,7 @@ class PlainReporter(Reporter):
 
     def stage(self, text: str) -> None:
         """Print the text."""
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def begin(self, n_expected: int) -> None:
         """Start the clock."""

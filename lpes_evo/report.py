@@ -74,27 +74,32 @@ def measure(
                 },
             )
         else:
-            scores = _from_record(record, scales, journal.path)
+            scores = _from_record(record, scales, len(problem.example_ids), journal.path)
         yield name, scores
 
 
-def _from_record(record: dict[str, Any], scales: npt.NDArray[np.float64], path: Path) -> AnswerScores:
+def _from_record(
+    record: dict[str, Any], scales: npt.NDArray[np.float64], n_examples: int, path: Path
+) -> AnswerScores:
     """Read the scores of a journal line."""
-    try:
-        if record["scales"] != scales.tolist():
-            raise JournalError(
-                f"Expected the scores of {record['key']!r} in {path} to belong to the scales of this run, but they "
-                "belong to others. Move the file away and run again with --resume."
-            )
-        return AnswerScores(
-            np.array(record["log_probability"], dtype=np.float64), np.array(record["correct"], dtype=bool)
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, JournalError):
-            raise
+    if record.get("scales") != scales.tolist():
         raise JournalError(
-            f"Expected scales and scores under {record['key']!r} in {path}, but got {error!r}."
-        ) from error
+            f"Expected the scores of {record['key']!r} in {path} to belong to the scales of this run, but they "
+            "belong to others. Move the file away and run again with --resume."
+        )
+    log_probability, correct = record.get("log_probability"), record.get("correct")
+    sound = isinstance(log_probability, list) and isinstance(correct, list)
+    if (
+        not sound
+        or {len(log_probability), len(correct)} != {n_examples}
+        or not all(isinstance(value, float) and np.isfinite(value) for value in log_probability)
+        or not all(type(value) is int and value in (0, 1) for value in correct)
+    ):
+        raise JournalError(
+            f"Expected {n_examples} log-probabilities and as many 0 or 1 under {record['key']!r} in {path}, but got "
+            "others. The file was edited; move it away and run again with --resume."
+        )
+    return AnswerScores(np.array(log_probability, dtype=np.float64), np.array(correct, dtype=bool))
 
 
 def summarise(
@@ -206,12 +211,31 @@ def load_report(path: Path) -> dict[str, Any]:
         raise JournalError(
             f"Expected {path} to be JSON, but it is not: {error}. Write it again with --resume."
         ) from error
-    if (
-        not isinstance(summary, dict)
-        or summary.get("format") != _FORMAT
-        or LPES not in summary.get("methods", {})
-    ):
+    if not _is_summary(summary):
         raise JournalError(
-            f"Expected {path} to be a report of format {_FORMAT!r}. Write it again with --resume."
+            f"Expected {path} to be a whole report of format {_FORMAT!r}. Write it again with --resume."
         )
-    return summary
+    return summary  # type: ignore[no-any-return]
+
+
+def _is_summary(summary: Any) -> bool:
+    """Return whether a parsed file has every field that `summarise` writes, with numbers where numbers belong."""
+    try:
+        rows = list(summary["methods"].values())
+        rows += [row for method in summary["methods"].values() for row in method["positions"]]
+        numbers = [row[name] for row in rows for name in ("n", "accuracy", "low", "high", "log_probability")]
+        numbers += [row["position"] for method in summary["methods"].values() for row in method["positions"]]
+        numbers += [
+            entry[name] for entry in summary["differences"].values() for name in ("difference", "low", "high")
+        ]
+        if "shuffles" in summary:
+            shuffles = summary["shuffles"]
+            numbers += [shuffles[f"{name}_accuracy"] for name in ("median", "least", "largest")]
+            numbers += [shuffles["n_shuffles"], *(row["accuracy"] for row in shuffles["positions"])]
+        known = (summary["format"], summary["version"]) == (_FORMAT, 1) and {UNTOUCHED, LPES} <= set(
+            summary["methods"]
+        )
+        lengths = {len(method["positions"]) for method in summary["methods"].values()}
+        return known and len(lengths) == 1 and all(type(value) in (int, float) for value in numbers)
+    except (AttributeError, KeyError, TypeError):
+        return False

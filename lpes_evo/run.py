@@ -1,133 +1,27 @@
 """One run in one folder: search, result, measurement on held-out data, pictures; resumable at any moment."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
-from filelock import FileLock, Timeout
 
 from lpes_evo import provenance
 from lpes_evo._files import write_atomic
-from lpes_evo.config import RunConfig, load_config
-from lpes_evo.errors import JournalError, StorageError
-from lpes_evo.evaluation import SerialEvaluator
+from lpes_evo.config import RunConfig
+from lpes_evo.errors import JournalError
+from lpes_evo.evaluation import Evaluation, SerialEvaluator
+from lpes_evo.folder import RunFolder
 from lpes_evo.job import Job, prepare
 from lpes_evo.journal import Journal
 from lpes_evo.loop import drive
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
+from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
 from lpes_evo.report import candidates, measure, save_report, summarise
 from lpes_evo.scales import Scales
 from lpes_evo.search import Search
 
 _UNITS = {"log_probability": "nats per token of the answer", "accuracy": "share of right answers"}
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """The files of a run.
-
-    Attributes:
-        path: The folder.
-    """
-
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Resolved configuration and provenance."""
-        return self.path / "config.yaml"
-
-    @property
-    def journal(self) -> Path:
-        """One line for each evaluation of the search."""
-        return self.path / "journal.jsonl"
-
-    @property
-    def report_journal(self) -> Path:
-        """One line for each vector of scales measured on held-out data."""
-        return self.path / "report.jsonl"
-
-    @property
-    def scales(self) -> Path:
-        """The result."""
-        return self.path / "scales.json"
-
-    @property
-    def history(self) -> Path:
-        """One row for each generation."""
-        return self.path / "history.csv"
-
-    @property
-    def report(self) -> Path:
-        """Accuracies on held-out data."""
-        return self.path / "report.json"
-
-    @property
-    def pictures(self) -> tuple[Path, Path, Path]:
-        """Convergence, curve, accuracy by position."""
-        return self.path / "convergence.png", self.path / "curve.png", self.path / "positions.png"
-
-    def create(self) -> None:
-        """Make the folder for a new run.
-
-        Raises:
-            JournalError: The folder already holds a run, or cannot be made.
-        """
-        if self.config.exists() or self.journal.exists():
-            raise JournalError(
-                f"Expected a new folder, but {self.path} already holds a run. Continue it with "
-                f"'lpes-evo search --resume {self.path}', or choose another --output."
-            )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(
-                f"Expected to make the run folder {self.path}, but the system said: {error.strerror}. "
-                "Choose an --output you may write to."
-            ) from error
-
-    def load_config(self) -> RunConfig:
-        """Return the configuration of the run in this folder.
-
-        Raises:
-            JournalError: The folder holds no run.
-            ConfigError: Its configuration is not valid.
-        """
-        if not self.config.is_file():
-            raise JournalError(
-                f"Expected a run folder with config.yaml, but {self.path} has none. Check the path."
-            )
-        return load_config(file=self.config)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep every other process out of the folder for the length of a block.
-
-        Raises:
-            JournalError: Another process works in the folder.
-            StorageError: The folder cannot be written.
-        """
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise JournalError(
-                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
-            ) from error
-        except OSError as error:
-            raise StorageError(
-                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
-                "Choose a folder you may write to."
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 @dataclass(frozen=True)
@@ -169,7 +63,7 @@ def run_search(
         reporter.stage(f"Loading {config.model.name}")
         job = prepare(config, device)
         _say_what_is_searched(job, reporter)
-        _write_config(job, folder)
+        _record_provenance(job, folder)
         try:
             with Journal(
                 folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity()}
@@ -192,6 +86,7 @@ def run_search(
 
 def _search(job: Job, journal: Journal, reporter: Reporter) -> Search:
     """Run the search of a job to its end."""
+    _check_journal(job, journal)
     search = Search(job.space, job.config.search, seed=job.config.seed, n_objectives=job.n_objectives)
     drive(
         search,
@@ -238,15 +133,36 @@ def _scales(job: Job, search: Search) -> Scales:
     )
 
 
-def _write_config(job: Job, folder: RunFolder) -> None:
-    """Write the resolved configuration once; a resumed run keeps the record of its first start."""
-    if folder.config.exists():
+def _record_provenance(job: Job, folder: RunFolder) -> None:
+    """Write where the run was made, once; a resumed run keeps the record of its first start."""
+    if folder.journal.exists():
         return
-    record = job.config.model_dump(mode="json")
-    record["provenance"] = provenance.describe(
+    record = provenance.describe(
         **job.identity(), revision=job.loaded.revision, device=job.loaded.device, n_layers=job.loaded.n_layers
     )
-    write_atomic(folder.config, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
+    folder.write_config(job.config, record)
+
+
+def _check_journal(job: Job, journal: Journal) -> None:
+    """Refuse evaluations whose fitness is not the aggregate of their scores.
+
+    Raises:
+        JournalError: The journal was edited.
+    """
+    groups = job.search_problem.groups
+    for record in journal:
+        evaluation = Evaluation.from_json(record)
+        if evaluation.status == "failed":
+            continue
+        matches = len(evaluation.scores) == len(groups)
+        if (
+            not matches
+            or aggregate(evaluation.scores, groups, job.config.search.objectives) != evaluation.values
+        ):
+            raise JournalError(
+                f"Expected the values under key {record['key']!r} of {journal.path} to be the aggregate of "
+                f"{len(groups)} scores, but they are not. The journal was edited; restore it or start a new run."
+            )
 
 
 def _say_what_is_searched(job: Job, reporter: Reporter) -> None:
@@ -256,6 +172,8 @@ def _say_what_is_searched(job: Job, reporter: Reporter) -> None:
         f"{len(problem.example_ids)} search examples, {problem.n_tokens} tokens an evaluation; "
         f"{len(job.report_problem.example_ids)} held-out examples"
     )
+    if not job.space.contains_identity:
+        reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
     skipped = problem.skipped + job.report_problem.skipped
     if skipped:
         reporter.stage(f"Skipped {skipped} examples longer than the window of {job.loaded.max_length} tokens")

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo._files import to_json, write_atomic
-from lpes_evo.errors import ScalesError
+from lpes_evo.errors import CurveError, ScalesError
+from lpes_evo.operators import CurveSpace
 
 _FORMAT = "lpes-evo/scales"
 _VERSION = 1
@@ -138,7 +139,11 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
 
 def _parse(values: Any, file: Path) -> Scales:
     """Check every field of a parsed ``scales.json``."""
-    if not isinstance(values, dict) or values.get("format") != _FORMAT or values.get("version") != _VERSION:
+    if (
+        not isinstance(values, dict)
+        or values.get("format") != _FORMAT
+        or values.get("version") is not _VERSION
+    ):
         found = (
             (values.get("format"), values.get("version"))
             if isinstance(values, dict)
@@ -148,18 +153,17 @@ def _parse(values: Any, file: Path) -> Scales:
     try:
         scales = Scales(
             model=values["model"],
-            scales=tuple(
-                check_scales([float(scale) for scale in values["scales"]], int(values["n_layers"])).tolist()
-            ),
-            control_points=tuple((float(x), float(y)) for x, y in values["control_points"]),
+            scales=tuple(_numbers(values["scales"])),
+            control_points=tuple((x, y) for x, y in map(_numbers, values["control_points"])),
             task=values["task"],
-            fitness=tuple(float(value) for value in values["fitness"]),
+            fitness=tuple(_numbers(values["fitness"])),
         )
+        check_scales(scales.scales, values["n_layers"])
     except ScalesError as error:
         raise ScalesError(f"{file}: {error}") from error
     except KeyError as error:
         raise ScalesError(f"Expected {file} to have the field {error}, but it is missing.") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ScalesError(
             f"Expected the fields of {file} to be numbers and names, but got: {error}."
         ) from error
@@ -171,4 +175,27 @@ def _parse(values: Any, file: Path) -> Scales:
         [*scales.fitness, *(value for point in scales.control_points for value in point)]
     ).all():
         raise ScalesError(f"Expected finite control points and fitness in {file}, but one is not.")
+    try:
+        curve = CurveSpace(scales.n_layers, len(scales.control_points)).decode([scales.control_points])[0]
+    except CurveError as error:
+        raise ScalesError(
+            f"Expected the control points of {file} to draw a curve over its layers: {error}"
+        ) from error
+    wrong = np.flatnonzero(np.abs(curve - scales.scales) > 1e-6)
+    if wrong.size:
+        raise ScalesError(
+            f"Expected the scales of {file} to lie on the curve of its control points, but layer {wrong[0]} has "
+            f"{scales.scales[wrong[0]]} instead of {curve[wrong[0]]:.6f}. The file was edited; write it again with "
+            "'lpes-evo search --resume', or pass scales of your own to patch_rope as a list."
+        )
     return scales
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return the numbers of a JSON array as floats."""
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r:.40} is not an array")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"{value!r:.40} is not a number")
+    return [float(value) for value in values]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from deap import base, tools
 
-from lpes_evo._randomness import isolated_random
+from lpes_evo._randomness import check_seed, isolated_random
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, SearchOrderError
-from lpes_evo.evaluation import Evaluation
+from lpes_evo.evaluation import Evaluation, checked_evaluation
 from lpes_evo.operators import (
     BezierGenome,
     CurveSpace,
@@ -20,6 +20,7 @@ from lpes_evo.operators import (
 )
 
 _VARIATION_TRIES = 20
+_IDLE_GENERATIONS = 3
 
 
 class Search:
@@ -34,7 +35,7 @@ class Search:
     No curve is asked for twice: a genome that draws a known one takes its evaluation and is counted as cached. Failed
     evaluations are recorded and never become parents. The initial population holds the identity, constant curves
     over the whole range, the caller's own genomes, and low-discrepancy and random curves, so the best genome is
-    never worse than the untouched model on the search data.
+    never worse than the untouched model on the search data, where the space holds 1.0.
 
     Args:
         space: The curves.
@@ -53,7 +54,7 @@ class Search:
             where the fitness of several objectives is their mean.
 
     Raises:
-        ConfigError: ``n_objectives`` does not fit the algorithm.
+        ConfigError: ``n_objectives`` does not fit the algorithm, or the seed is not an integer.
         CurveError: A genome of ``initial`` is not feasible.
     """
 
@@ -73,7 +74,8 @@ class Search:
                 f"Expected n_objectives = 1 for the algorithm {self.settings.algorithm!r}, but got {n_objectives}. "
                 "Use 'nsga2' for several objectives."
             )
-        self._seed = seed
+        self._seed = check_seed(seed)
+        self._n_idle = 0
         self._initial = list(initial)
         for genome in self._initial:
             space.check(genome)
@@ -121,6 +123,8 @@ class Search:
     def tell(self, evaluations: Sequence[Evaluation]) -> None:
         """Take the evaluations of the genomes that `ask` returned, in the same order.
 
+        A fitness value that is not a finite real number makes the evaluation a failed one.
+
         Args:
             evaluations: One evaluation for each genome.
 
@@ -133,17 +137,19 @@ class Search:
             raise SearchOrderError(
                 f"Expected {len(self._asked)} evaluations, one for each genome asked for, but got {len(evaluations)}."
             )
-        for evaluation in evaluations:
+        checked = [checked_evaluation(evaluation) for evaluation in evaluations]
+        for evaluation in checked:
             if evaluation.status == "ok" and len(evaluation.values) != len(self._weights):
                 raise SearchOrderError(
                     f"Expected {len(self._weights)} fitness values, one for each objective, "
-                    f"but got {len(evaluation.values)}."
+                    f"but got {len(evaluation.values)}. Make a Search with n_objectives={len(evaluation.values)}."
                 )
         n_new = len(self._asked)
-        self._evaluations.update(zip(self._keys(self._asked), evaluations, strict=True))
+        self._n_idle = 0 if n_new else self._n_idle + 1
+        self._evaluations.update(zip(self._keys(self._asked), checked, strict=True))
         self._asked = None
         self._select()
-        self._log(n_new, sum(evaluation.status == "failed" for evaluation in evaluations))
+        self._log(n_new, sum(evaluation.status == "failed" for evaluation in checked))
 
     def stop(self) -> str | None:
         """Return why the search has ended, or ``None`` while it goes on."""
@@ -155,6 +161,8 @@ class Search:
             return f"all {self.settings.generations} generations are done"
         if len(self._evaluations) >= self.space.n_curves:
             return f"all {len(self._evaluations)} curves of the space are evaluated"
+        if self._n_idle >= _IDLE_GENERATIONS:
+            return f"no new curve was found for {_IDLE_GENERATIONS} generations"
         return None
 
     @property

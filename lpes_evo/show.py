@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from lpes_evo.folder import RunFolder
 from lpes_evo.report import LPES, load_report
-from lpes_evo.run import RunFolder
 from lpes_evo.scales import load_scales
 
 
@@ -27,7 +28,8 @@ def show_run(path: Path, console: Console) -> None:
     scales = load_scales(folder.scales)
     methods = summary["methods"]
     shuffles = summary.get("shuffles")
-    table = Table(title=f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)")
+    title = escape(f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)")
+    table = Table(title=title)
     table.add_column("position")
     for name in methods:
         table.add_column(name, justify="right")
@@ -59,9 +61,9 @@ def show_run(path: Path, console: Console) -> None:
             highlight=False,
         )
     console.print("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), highlight=False)
-    console.print(f"Run folder: {path}", highlight=False, soft_wrap=True)
+    console.print(f"Run folder: {path}", highlight=False, soft_wrap=True, markup=False)
     for picture in folder.pictures:
-        console.print(f"  {picture}", highlight=False, soft_wrap=True)
+        console.print(f"  {picture}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _interval(row: dict[str, float]) -> str:

@@ -60,12 +60,14 @@ def test_another_task_brings_its_own_options():
         ),
         (
             {"search.n_constants": 100},
-            "under the configuration key search: .*n_constants to be at most population_size = 24, but got 100",
+            "under the configuration key search: .*n_constants to be less than population_size = 24, but got 100",
         ),
         ({"examples.positions": [0, 2]}, "position to lie between 0 and 1, but got 2"),
         ({"examples.positions": []}, "examples.positions"),
         ({"curve.y_min": 0}, "curve.y_min, but got 0"),
         ({"curve.y_min": float("nan")}, "curve.y_min, but got nan"),
+        ({"search.generations": True}, "configuration key search.generations, but got True: .*integer"),
+        ({"seed": 1.5}, "configuration key seed, but got 1.5"),
         ({"model": "tiny"}, "configuration key model, but got 'tiny'"),
     ],
 )
@@ -87,7 +89,14 @@ def test_unknown_presets_and_bad_files_are_refused(tmp_path):
         load_config(preset="big")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load_config(file=tmp_path / "none.yaml")
-    for text, message in (("a: [", "to be YAML"), ("- 1", "to be a mapping"), ("1: 2", "to be a mapping")):
+    for text, message in (
+        ("a: [", "to be YAML"),
+        ("- 1", "to be a mapping"),
+        ("1: 2", "every key of .* to be text, but got 1"),
+        ("search: {1: 2}", "every key of .* to be text"),
+        ("[" * 5000, "to be YAML"),
+        ("a: 2020-99-99", "to be YAML"),
+    ):
         file = tmp_path / "bad.yaml"
         file.write_text(text)
         with pytest.raises(ConfigError, match=message):

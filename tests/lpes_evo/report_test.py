@@ -19,6 +19,7 @@ class Fake:
 
     positions = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)
     sources = ("a", "b", "a", "b", "a", "b")
+    example_ids = ("1", "2", "3", "4", "5", "6")
 
     def __init__(self):
         self.calls = []
@@ -65,9 +66,24 @@ def test_scores_of_other_scales_are_refused(tmp_path):
     (tmp_path / "report.jsonl").write_text(text.replace("[0.8, 0.9, 1.0, 1.1]", "[0.8, 0.9, 1.0, 1.2]", 1))
     with pytest.raises(JournalError, match="the scores of 'lpes' in .* belong to others"):
         measured(tmp_path / "report.jsonl")
-    (tmp_path / "report.jsonl").write_text(text.replace('"correct"', '"corect"', 1))
-    with pytest.raises(JournalError, match="Expected scales and scores under 'untouched'"):
-        measured(tmp_path / "report.jsonl")
+    edits = [
+        ('"correct"', '"corect"'),
+        ("-0.1", "NaN"),
+        ("-0.1", '"a"'),
+        ("-0.1", "[-0.1]"),
+        ("-0.1, ", ""),
+        ('"correct": [1', '"correct": ["a"'),
+        ('"correct": [1', '"correct": [true'),
+        ('"correct": [1', '"correct": [2'),
+        ('"correct": [1, ', '"correct": ['),
+    ]
+    for before, after in edits:
+        assert before in text
+        (tmp_path / "report.jsonl").write_text(text.replace(before, after, 1))
+        with pytest.raises(
+            JournalError, match="Expected 6 log-probabilities and as many 0 or 1 under 'untouched'"
+        ):
+            measured(tmp_path / "report.jsonl")
 
 
 def test_the_summary_counts_by_position_and_overall(tmp_path):
@@ -90,8 +106,33 @@ def test_the_summary_counts_by_position_and_overall(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "edit",
+    [
+        lambda summary: summary.pop("differences"),
+        lambda summary: summary.update(version=99),
+        lambda summary: summary["methods"].pop("untouched"),
+        lambda summary: summary["methods"]["lpes"]["positions"].pop(),
+        lambda summary: summary["methods"]["lpes"]["positions"][0].update(accuracy="high"),
+        lambda summary: summary["shuffles"].pop("positions"),
+    ],
+)
+def test_an_edited_report_is_refused(tmp_path, edit):
+    summary = json.loads(json.dumps(summarise(*measured(tmp_path / "report.jsonl"))))
+    edit(summary)
+    save_report(tmp_path / "report.json", summary)
+    with pytest.raises(JournalError, match="whole report of format"):
+        load_report(tmp_path / "report.json")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
-    [("", "to be JSON"), ("[]", "report of format"), ('{"format": "lpes-evo/report"}', "report of format")],
+    [
+        ("", "to be JSON"),
+        ("[]", "whole report of format"),
+        ('{"format": "lpes-evo/report"}', "whole report of format"),
+        ('{"format": "lpes-evo/report", "version": 1, "methods": ["lpes"]}', "whole report of format"),
+        ('{"format": "lpes-evo/report", "version": 1, "methods": {"lpes": {}}}', "whole report of format"),
+    ],
 )
 def test_a_damaged_report_is_refused(tmp_path, text, message):
     path = tmp_path / "report.json"

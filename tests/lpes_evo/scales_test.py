@@ -6,7 +6,7 @@ import pytest
 from lpes_evo.errors import LpesError, ScalesError
 from lpes_evo.scales import Scales, check_scales, load_scales
 
-SCALES = Scales("tiny", (0.9, 1.0, 1.25), ((0.0, 0.9), (2.0, 1.25)), "recall", (-0.25,))
+SCALES = Scales("tiny", (0.9, 1.0, 1.1), ((0.0, 0.9), (2.0, 1.1)), "recall", (-0.25,))
 
 
 @pytest.fixture
@@ -45,13 +45,25 @@ def test_a_file_cut_at_any_byte_is_refused(path):
         ("scales", "abc", "to be numbers and names"),
         ("scales", [[1.0, 1.0, 1.0]], "to be numbers and names"),
         ("n_layers", 4, r"shape \(n_layers,\) = \(4,\)"),
-        ("n_layers", "many", "to be numbers and names"),
+        ("n_layers", "many", r"shape \(n_layers,\) = \(many,\)"),
         ("format", "other", "to have format 'lpes-evo/scales', version 1"),
         ("version", 2, "to have format 'lpes-evo/scales', version 1"),
         ("model", 7, "to be names, but got 7"),
         ("control_points", [[0.0]], "to be numbers and names"),
-        ("control_points", [[0.0, float("inf")]], "finite control points"),
+        ("control_points", [[0.0, float("inf")], [2.0, 1.1]], "finite control points"),
         ("fitness", None, "to be numbers and names"),
+        ("scales", "111", "to be numbers and names"),
+        ("scales", [True, True, True], "True is not a number"),
+        (
+            "scales",
+            [0.9, 1.0, 1.2],
+            "to lie on the curve of its control points, but layer 2 has 1.2 instead of 1.1",
+        ),
+        ("n_layers", float("inf"), r"shape \(n_layers,\) = \(inf,\)"),
+        ("n_layers", 3.5, r"shape \(n_layers,\) = \(3.5,\)"),
+        ("version", True, "to have format 'lpes-evo/scales', version 1"),
+        ("control_points", [], "to draw a curve over its layers"),
+        ("control_points", [[0.0, 10**400], [2.0, 1.1]], "to be numbers and names"),
     ],
 )
 def test_an_edited_field_is_refused(path, field, value, message):

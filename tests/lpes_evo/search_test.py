@@ -81,6 +81,11 @@ def test_nothing_is_evaluated_twice_and_everything_asked_is_feasible_and_its_own
     assert len(keys) <= settings.max_evaluations
 
 
+def test_the_first_population_is_no_larger_than_asked_for():
+    settings = SearchSettings(population_size=3, n_constants=2, generations=0)
+    assert len(Search(space(y_max=1.55), settings).ask()) <= settings.max_evaluations
+
+
 def test_the_initial_population_holds_the_identity_and_constants_so_the_result_is_never_worse():
     search = Search(space(), SETTINGS)
     genomes = search.ask()
@@ -223,6 +228,38 @@ def test_a_wrong_order_is_an_error_that_says_what_to_do():
     done = searched()
     with pytest.raises(SearchOrderError, match="it has stopped: all 6 generations are done"):
         done.ask()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1j, "a", None])
+def test_a_value_that_is_no_finite_number_makes_a_failed_evaluation_and_harms_nothing_else(bad):
+    search = Search(space(), SETTINGS)
+    genomes = search.ask()
+    good = Evaluation((1.0,), (1.0,), 0.0)
+    search.tell([good] * (len(genomes) - 1) + [Evaluation((bad,), (1.0,), 0.0)])
+    assert search.logbook[-1]["failed"] == 1
+    assert len(search.population) == len(genomes) - 1
+    assert "finite real numbers" in search.evaluations()[-1].error
+    search.ask()
+
+
+def test_equal_seeds_of_any_integer_type_give_equal_searches():
+    assert Search(space(), SETTINGS, seed=3).ask() == Search(space(), SETTINGS, seed=np.int64(3)).ask()
+    for seed in ("a", None, 1.5):
+        with pytest.raises(ConfigError, match="Expected the seed to be an integer, but got"):
+            Search(space(), SETTINGS, seed=seed)
+
+
+def test_a_space_of_one_curve_does_not_idle_through_its_generations():
+    flat = CurveSpace(N_LAYERS, y_min=1.0, y_max=1.0, y_step=0.05, max_delta=0.05)
+    search = searched(SETTINGS.model_copy(update={"generations": 50}), curves=flat)
+    assert len(search.evaluations()) == 1
+    assert len(search.logbook) <= 5
+
+
+def test_genomes_to_start_from_take_the_weights_of_the_search():
+    given = BezierGenome([(0, 1.0), (3, 1.1), (6, 1.2), (11, 1.3)], weights=(-1.0,))
+    search = Search(space(), SETTINGS, initial=[given])
+    assert {genome.fitness.weights for genome in search.ask()} == {(1.0,)}
 
 
 def test_a_genome_from_outside_is_checked_at_the_start_and_evaluated():

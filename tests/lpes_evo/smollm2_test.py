@@ -5,7 +5,8 @@ import json
 import numpy as np
 
 from lpes_evo.config import RunConfig
-from lpes_evo.run import RunFolder, run_search
+from lpes_evo.folder import RunFolder
+from lpes_evo.run import run_search
 from lpes_evo.scales import load_scales
 
 
@@ -19,7 +20,7 @@ def test_a_search_on_smollm2_ends_with_scales_that_are_no_worse_than_none(smollm
         report={"positions": (0.25, 0.75), "n_per_position": 1},
     )
     folder = RunFolder(tmp_path / "run")
-    folder.create()
+    folder.create(config)
     result = run_search(config, folder, device="cpu")
     assert load_scales(folder.path, n_layers=30) == result.scales
     assert np.isfinite(result.scales.scales).all()

@@ -1,0 +1,132 @@
+"""The folder of a run: its files, its configuration and its lock."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+from lpes_evo._files import write_atomic
+from lpes_evo.config import RunConfig, load_config
+from lpes_evo.errors import JournalError, StorageError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Resolved configuration and provenance."""
+        return self.path / "config.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """One line for each evaluation of the search."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def report_journal(self) -> Path:
+        """One line for each vector of scales measured on held-out data."""
+        return self.path / "report.jsonl"
+
+    @property
+    def scales(self) -> Path:
+        """The result."""
+        return self.path / "scales.json"
+
+    @property
+    def history(self) -> Path:
+        """One row for each generation."""
+        return self.path / "history.csv"
+
+    @property
+    def report(self) -> Path:
+        """Accuracies on held-out data."""
+        return self.path / "report.json"
+
+    @property
+    def pictures(self) -> tuple[Path, Path, Path]:
+        """Convergence, curve, accuracy by position."""
+        return self.path / "convergence.png", self.path / "curve.png", self.path / "positions.png"
+
+    def create(self, config: RunConfig) -> None:
+        """Make the folder for a new run and write its configuration.
+
+        Args:
+            config: The configuration.
+
+        Raises:
+            JournalError: The folder already holds a journal, or cannot be made.
+            StorageError: The configuration cannot be written.
+        """
+        try:
+            used = self.journal.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"Expected to make the run folder {self.path}, but the system said: {error.strerror}. "
+                "Choose an --output you may write to."
+            ) from error
+        if used:
+            raise JournalError(
+                f"Expected a new folder, but {self.path} already holds a run. Continue it with "
+                f"'lpes-evo search --resume {self.path}', or choose another --output."
+            )
+        self.write_config(config)
+
+    def write_config(self, config: RunConfig, record: dict[str, Any] | None = None) -> None:
+        """Write the configuration, and a record of where the run was made once it is known.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        values = config.model_dump(mode="json") | ({} if record is None else {"provenance": record})
+        write_atomic(self.config, yaml.safe_dump(values, sort_keys=False))
+
+    def load_config(self) -> RunConfig:
+        """Return the configuration of the run in this folder.
+
+        Raises:
+            JournalError: The folder holds no run.
+            ConfigError: Its configuration is not valid.
+        """
+        if not self.config.is_file():
+            raise JournalError(
+                f"Expected a run folder with config.yaml, but {self.path} has none. Check the path."
+            )
+        return load_config(file=self.config)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process out of the folder for the length of a block.
+
+        Raises:
+            JournalError: Another process works in the folder.
+            StorageError: The folder cannot be written.
+        """
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise JournalError(
+                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
+                "Choose a folder you may write to."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
