@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 # A continuous axis is a grid of 2^32 steps, far finer than the float32 angles of a model can tell. So every
@@ -68,7 +69,10 @@ class Axis:
 
     def steps_to(self, value: float) -> int:
         """Return the number of steps from ``low`` to any finite value, rounded; negative below ``low``."""
-        return round((value - self.low) / self.step)
+        steps = (value - self.low) / self.step
+        if math.isinf(steps):
+            return round((Fraction(value) - Fraction(self.low)) / Fraction(self.step))
+        return round(steps)
 
     def nearest(self, value: float) -> float:
         """Return the grid value nearest to a finite value."""

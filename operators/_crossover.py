@@ -2,7 +2,9 @@
 
 import random
 
+from lpes_evo.operators._checks import is_finite, shown
 from lpes_evo.operators._constraints import CurveConstraints
+from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._genome import BezierGenome
 
 _WEIGHT_BITS = 20
@@ -97,10 +99,23 @@ def cx_mix(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints
         Both individuals.
 
     Raises:
-        CurveError: A parent is not feasible.
+        CurveError: A parent is not feasible, or ``blend`` is no probability.
     """
+    check_blend(blend)
     cross = cx_blend if random.random() < blend else cx_splice
     return cross(first, second, space=space)
+
+
+def check_blend(blend: float) -> None:
+    """Refuse a probability that is none.
+
+    Raises:
+        CurveError: It is not a number from 0 to 1.
+    """
+    if not is_finite(blend) or not 0 <= blend <= 1:
+        raise CurveError(
+            f"Expected blend to be a probability from 0 to 1, but got {shown(blend)}. Use 0.5 for an even mix."
+        )
 
 
 def _blend(first: list[int], second: list[int]) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from deap import base
 
+from lpes_evo.operators._checks import shown
 from lpes_evo.operators._errors import CurveError
 
 
@@ -29,13 +30,17 @@ class CurveFitness(base.Fitness):  # type: ignore[misc]
             values: One finite number per objective, ``(n_objectives,)``, or nothing.
 
         Raises:
-            CurveError: A weight is zero or not finite, there is no weight, or the values do not fit.
+            CurveError: The weights are not a sequence of at least one finite number other than zero, or the
+                values do not fit.
         """
-        self.weights = tuple(float(weight) for weight in weights)
+        try:
+            self.weights = tuple(float(weight) for weight in weights)
+        except (OverflowError, TypeError, ValueError):
+            self.weights = ()
         if not self.weights or not all(math.isfinite(weight) and weight for weight in self.weights):
             raise CurveError(
-                f"Expected weights to be finite numbers other than zero, but got {tuple(weights)}. "
-                "Use 1.0 to maximise and -1.0 to minimise."
+                f"Expected weights to be finite numbers other than zero, but got {shown(weights)}. "
+                "Give a sequence, with 1.0 to maximise and -1.0 to minimise."
             )
         super().__init__(values)
 
@@ -84,7 +89,7 @@ def _finite(value: Any, weight: float) -> float:
         weighted = math.nan
     if not math.isfinite(weighted):
         raise CurveError(
-            f"Expected every fitness value to be a finite real number, but got {value!r}. "
+            f"Expected every fitness value to be a finite real number, but got {shown(value)}. "
             "Leave the fitness of a failed evaluation invalid instead."
         )
     return weighted

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lpes_evo.operators._checks import shown
 from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._fitness import CurveFitness
 
@@ -33,12 +34,16 @@ class BezierGenome(list[Point]):
             weights: Weights of the fitness, ``(n_objectives,)``.
 
         Raises:
-            CurveError: There are fewer than two points, a point is not a pair of finite numbers, or a weight
-                is zero or not finite.
+            CurveError: The points are no sequence or fewer than two, a point is not a pair of finite numbers,
+                or a weight is zero or not finite.
         """
+        if not isinstance(points, Iterable):
+            raise CurveError(
+                f"Expected control points as (x, y) pairs, but got {shown(points)}. Give a list of pairs."
+            )
         super().__init__(_point(gene, point) for gene, point in enumerate(points))
         if len(self) < 2:
-            raise CurveError(f"Expected at least 2 control points, but got {len(self)}.")
+            raise CurveError(f"Expected at least 2 control points, but got {len(self)}. Add one.")
         self.fitness = CurveFitness(weights)
 
     @property
@@ -68,9 +73,13 @@ class BezierGenome(list[Point]):
         try:
             points = json.loads(text)
         except (TypeError, ValueError) as error:
-            raise CurveError(f"Expected a genome as JSON, but got {text!r:.80}: {error}.") from error
+            raise CurveError(
+                f"Expected a genome as JSON, but got {shown(text)}: {error}. Give what to_json wrote."
+            ) from error
         if not isinstance(points, list):
-            raise CurveError(f"Expected a JSON array of [x, y] pairs, but got {text!r:.80}.")
+            raise CurveError(
+                f"Expected a JSON array of [x, y] pairs, but got {shown(text)}. Give what to_json wrote."
+            )
         return cls(points, weights)
 
     def __copy__(self) -> "BezierGenome":
@@ -113,4 +122,6 @@ def _point(gene: int, point: Sequence[float]) -> Point:
 
 def _point_error(gene: int, point: object) -> CurveError:
     """Return the error for a control point that is not a pair of finite numbers."""
-    return CurveError(f"Expected gene {gene} to be a pair (x, y) of finite numbers, but got {point!r:.80}.")
+    return CurveError(
+        f"Expected gene {gene} to be a pair (x, y) of finite numbers, but got {shown(point)}. Correct the point."
+    )

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lpes_evo.operators._checks import whole
 from lpes_evo.operators._constraints import CurveConstraints
-from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._genome import BezierGenome
 
 
@@ -57,10 +57,10 @@ def init_quasi_random(
         ``n`` feasible genomes; on a small grid some may be equal.
 
     Raises:
-        CurveError: ``n`` is negative, or a weight is zero or not finite.
+        CurveError: ``n`` or ``seed`` is not a whole number >= 0, or a weight is zero or not finite.
     """
-    if n < 0:
-        raise CurveError(f"Expected n >= 0, but got {n}.")
+    n = whole("n", n, 0)
+    seed = whole("seed", seed, 0)
     # scipy.stats takes longer to import than all the rest together, and nothing else here needs it.
     from scipy.stats import qmc
 
@@ -118,10 +118,9 @@ def init_constants(space: CurveConstraints, n: int, weights: Sequence[float] = (
         middle value.
 
     Raises:
-        CurveError: ``n`` is negative, or a weight is zero or not finite.
+        CurveError: ``n`` is not a whole number >= 0, or a weight is zero or not finite.
     """
-    if n < 0:
-        raise CurveError(f"Expected n >= 0, but got {n}.")
+    n = whole("n", n, 0)
     y_last = space.y_axis.n_steps
     n = min(n, y_last + 1)
     levels = [y_last // 2] if n == 1 else [(2 * i * y_last + n - 1) // (2 * (n - 1)) for i in range(n)]

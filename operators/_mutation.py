@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 
+from lpes_evo.operators._checks import is_finite, is_sequence, shown
 from lpes_evo.operators._constraints import CurveConstraints
 from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._genome import BezierGenome
@@ -163,11 +164,15 @@ def check_rates(rates: Sequence[float]) -> None:
     Raises:
         CurveError: They are not three finite numbers >= 0 with a positive sum.
     """
-    usable = len(rates) == len(_OPERATORS) and all(math.isfinite(rate) and rate >= 0 for rate in rates)
+    usable = (
+        is_sequence(rates)
+        and len(rates) == len(_OPERATORS)
+        and all(is_finite(rate) and rate >= 0 for rate in rates)
+    )
     if not usable or not sum(rates):
         raise CurveError(
             "Expected rates of point, shift and tilt as three numbers >= 0, not all 0, "
-            f"but got {tuple(rates)}."
+            f"but got {shown(rates)}. Use for example (0.6, 0.2, 0.2)."
         )
 
 
@@ -177,8 +182,11 @@ def check_finest(finest: float) -> None:
     Raises:
         CurveError: It is not in (0, 1].
     """
-    if not 0 < finest <= 1:
-        raise CurveError(f"Expected finest to be a share of the axis in (0, 1], but got {finest}.")
+    if not is_finite(finest) or not 0 < finest <= 1:
+        raise CurveError(
+            f"Expected finest to be a share of the axis in (0, 1], but got {shown(finest)}. "
+            "Use 1 for moves of any size."
+        )
 
 
 def _rectangle(

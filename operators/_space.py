@@ -12,9 +12,11 @@ import numpy.typing as npt
 from deap import base, tools
 
 from lpes_evo.operators._bezier import bernstein, decode_points, invert
+from lpes_evo.operators._checks import shown
 from lpes_evo.operators._constraints import CurveConstraints
-from lpes_evo.operators._crossover import cx_mix
+from lpes_evo.operators._crossover import check_blend, cx_mix
 from lpes_evo.operators._errors import CurveError
+from lpes_evo.operators._fitness import CurveFitness
 from lpes_evo.operators._genome import BezierGenome
 from lpes_evo.operators._init import init_random_walk
 from lpes_evo.operators._mutation import check_finest, check_rates, mut_mix
@@ -37,10 +39,14 @@ class CurveSpace(CurveConstraints):
 
     @cached_property
     def n_curves(self) -> int | float:
-        """Exact number of genomes in the space; ``math.inf`` where an axis is continuous.
+        """Upper bound on the number of different curves; ``math.inf`` where an axis that matters is continuous.
 
-        Genomes are counted, not shapes: two of them can give the same values at the layers.
+        Exact where every curve is constant (``max_delta`` is 0 or there is one value), whatever the x: with
+        ``y_min == y_max`` it is 1. Elsewhere genomes are counted, and two of them can give the same values at
+        the layers, so a search that counts different values may never reach it.
         """
+        if self.max_rise == 0 and (not self.y_axis.continuous or self.y_axis.n_steps == 0):
+            return self.y_axis.n_steps + 1
         if any(axis.continuous and axis.n_steps for axis in (self.x_axis, self.y_axis)):
             return math.inf
         # Walks of bounded rise through the values, point by point, summed over windows by cumulative counts.
@@ -130,7 +136,12 @@ class CurveSpace(CurveConstraints):
         Raises:
             CurveError: The values have the wrong shape or are not finite, or a weight is zero or not finite.
         """
-        values = np.asarray(values, dtype=np.float64)
+        try:
+            values = np.asarray(values, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise CurveError(
+                f"Expected {self.n_layers} finite values, but got {shown(values)}. Give one value per layer."
+            ) from error
         if values.shape != (self.n_layers,) or not np.isfinite(values).all():
             raise CurveError(
                 f"Expected finite values of shape (n_layers,) = ({self.n_layers},), but got {values.shape} "
@@ -160,9 +171,10 @@ class CurveSpace(CurveConstraints):
         """
         try:
             points = np.asarray(genomes, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             raise CurveError(
-                f"Expected genomes of n_points = {self.n_points} pairs each: {error}."
+                f"Expected genomes of n_points = {self.n_points} pairs each, but got {shown(genomes)}: {error}. "
+                "space.genome(points) makes a sound one."
             ) from error
         if points.size == 0 and points.ndim == 1:
             return np.empty((0, self.n_layers))
@@ -182,7 +194,7 @@ class CurveSpace(CurveConstraints):
             row = int(np.argmin(sound))
             raise CurveError(
                 f"Expected finite points with x going from 0 to n_layers - 1 = {self.n_layers - 1} without "
-                f"decreasing, but genome {row} is {points[row].tolist()}."
+                f"decreasing, but genome {row} is {points[row].tolist()}. space.nearest(points) mends it."
             )
         return decode_points(points, self.n_layers)
 
@@ -209,13 +221,12 @@ class CurveSpace(CurveConstraints):
 
         Raises:
             CurveError: ``blend`` or ``finest`` is out of range, ``rates`` are not three numbers >= 0 with a
-                positive sum.
+                positive sum, or a weight is zero or not finite.
         """
-        if not 0 <= blend <= 1:
-            raise CurveError(f"Expected blend to be a probability from 0 to 1, but got {blend}.")
+        check_blend(blend)
         check_rates(rates)
         check_finest(finest)
-        toolbox.register("individual", init_random_walk, self, weights=tuple(weights))
+        toolbox.register("individual", init_random_walk, self, weights=CurveFitness(weights).weights)
         toolbox.register("population", tools.initRepeat, list, toolbox.individual)
         toolbox.register("mate", cx_mix, space=self, blend=blend)
         toolbox.register("mutate", mut_mix, space=self, rates=tuple(rates), finest=finest)

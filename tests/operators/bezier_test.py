@@ -24,7 +24,7 @@ def random_points(n_layers, n_points, n, x_step):
     return np.array([init_random_walk(space) for _ in range(n)])
 
 
-@pytest.mark.parametrize("n_points", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("n_points", [2, 3, 4, 8, 16, 32])
 def test_bernstein_and_de_casteljau_agree(n_points):
     generator = np.random.default_rng(n_points)
     t = np.concatenate([[0.0, 1.0], generator.random(200)])
@@ -97,7 +97,7 @@ def test_two_layers_are_the_end_points():
     assert decoded.tolist() == [[1.1, 1.4]]
 
 
-@pytest.mark.parametrize("n_points", [2, 4, 8])
+@pytest.mark.parametrize("n_points", [2, 4, 8, 32])
 def test_decoding_agrees_with_de_casteljau(n_points):
     points = random_points(20, n_points, 50, 1)
     values = CurveSpace(20, n_points).decode(points)

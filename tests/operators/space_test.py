@@ -38,9 +38,12 @@ def all_genomes():
         ({"n_layers": 0}, r"Expected n_layers to be a whole number >= 1, but got 0"),
         ({"n_layers": True}, r"Expected n_layers to be a whole number >= 1, but got True"),
         ({"n_layers": 4.0}, r"Expected n_layers to be a whole number >= 1, but got 4\.0"),
-        ({"n_points": 1}, r"Expected n_points to be a whole number >= 2, but got 1"),
-        ({"y_min": math.nan}, r"Expected y_min to be finite, but got nan"),
-        ({"y_max": math.inf}, r"Expected y_max to be finite, but got inf"),
+        ({"n_points": 1}, r"Expected n_points to be a whole number from 2 to 32, but got 1"),
+        ({"y_min": math.nan}, r"Expected y_min to be finite, at most 1e100 in size, but got nan\. Use"),
+        ({"y_max": math.inf}, r"Expected y_max to be finite, at most 1e100 in size, but got inf\. Use"),
+        ({"y_max": 10**400}, r"Expected y_max to be finite, at most 1e100 in size, but got 1000"),
+        ({"y_max": 10**5000}, r"Expected y_max to be finite"),
+        ({"n_points": 33}, r"Expected n_points to be a whole number from 2 to 32, but got 33\. Use"),
         ({"y_min": "0.5"}, r"Expected y_min to be a number, but got '0\.5'"),
         ({"max_delta": None}, r"Expected max_delta to be a number, but got None"),
         ({"y_min": 3.0}, r"Expected y_min <= y_max, but got 3\.0 and 2\.0"),
@@ -292,7 +295,7 @@ def test_a_decoded_curve_does_not_depend_on_its_neighbours():
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 32])
-@pytest.mark.parametrize("n_points", [2, 3, 4, 8])
+@pytest.mark.parametrize("n_points", [2, 3, 4, 8, 32])
 def test_decoded_values_lie_within_the_control_values(n_layers, n_points):
     space = CurveSpace(n_layers, n_points)
     genomes = [init_random_walk(space) for _ in range(200)]
@@ -316,3 +319,28 @@ def test_contains_identity():
     assert CurveSpace(8, y_step=None).contains_identity
     assert not CurveSpace(8, y_min=1.1, y_max=2.0, y_step=0.1).contains_identity
     assert not CurveSpace(8, y_min=0.55, y_max=2.05, y_step=0.1).contains_identity
+
+
+def test_numbers_too_large_for_a_float_are_refused(space):
+    huge = [*FEASIBLE[:1], (2, 10**400), *FEASIBLE[2:]]
+    assert space.violations(huge)[0].startswith("gene 1 is (2, 1000")
+    assert "gene 1 has y = 1e+308, above y_max = 2.0" in space.violations(
+        [FEASIBLE[0], (2, 1e308), *FEASIBLE[2:]]
+    )
+    with pytest.raises(CurveError, match="Expected genomes of n_points = 4 pairs each, but got"):
+        space.decode([huge])
+
+
+def test_what_is_no_sequence_is_refused(space):
+    with pytest.raises(CurveError, match=r"Expected control points as \(x, y\) pairs, but got None\. Give"):
+        space.genome(None)
+    with pytest.raises(CurveError, match="it is None, not a sequence of control points"):
+        space.check(None)
+    with pytest.raises(CurveError, match=r"Expected 8 finite values, but got 'a'\. Give"):
+        space.fit("a")
+
+
+@pytest.mark.parametrize("x_step", [1, None])
+def test_n_curves_of_constant_curves_does_not_count_their_x(x_step):
+    assert CurveSpace(32, y_min=1.0, y_max=1.0, x_step=x_step).n_curves == 1
+    assert CurveSpace(32, max_delta=0.0, x_step=x_step).n_curves == 76
