@@ -89,7 +89,7 @@ class CurveSettings(Settings):
         max_delta: Largest difference of the scales of neighbouring control points.
     """
 
-    n_points: int = Field(default=4, ge=2, strict=True)
+    n_points: int = Field(default=4, ge=2, le=32, strict=True)
     y_min: float = Field(default=0.5, gt=0)
     y_max: float = Field(default=2.0, gt=0)
     y_step: float | None = Field(default=0.02, gt=0)

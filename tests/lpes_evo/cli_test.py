@@ -51,6 +51,8 @@ def start(*arguments, cwd):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
+        # A job in the background of a script is started deaf to SIGINT, and its children with it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -148,6 +150,30 @@ def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, num
     assert keys(folder) == keys(run)
 
 
+def test_a_stop_while_the_model_is_loaded_leaves_a_folder_that_can_be_resumed(finished):
+    run, _ = finished
+    folder = run.parent / "loading"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent)
+    deadline = time.monotonic() + 120
+    while not (folder / "config.yaml").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert f"--resume {folder}" in errors
+    lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
+    assert contents(folder) == contents(run)
+
+
+def test_sigterm_ends_every_command_with_its_code(tmp_path):
+    process = start("estimate", *SMALL, "--repeats", "100000", cwd=tmp_path)
+    time.sleep(8)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+
+
 def test_a_finished_run_resumes_to_itself_without_an_evaluation(finished):
     run, _ = finished
     journal = (run / "journal.jsonl").read_bytes()
@@ -182,6 +208,7 @@ def test_estimate_predicts_a_run(tmp_path):
         (["search", "--set", "task.options={n_pairs: 5000}"], "5000"),
         (["search", "--set", "curve.max_delta=0.03"], "0.03"),
         (["search", "--output", "/proc/nothing/here"], "Choose an --output"),
+        (["search", "--output", "n" * 300], "File name too long"),
         (["show", "missing"], "Expected a run folder with config.yaml"),
         (["estimate", "--preset", "big"], "Expected a preset out of"),
         (["unknown"], "unknown"),
@@ -212,6 +239,27 @@ def test_an_edited_configuration_is_refused_and_the_journal_kept(finished, tmp_p
     assert "Expected" in result.stderr
     assert "to belong to this run, but its config is" in result.stderr
     assert (folder / "journal.jsonl").read_bytes() == (run / "journal.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"values": [', '"values": [1'),
+        ('"scores": [', '"scores": [0.5, '),
+        ('"status": "ok"', '"status": "failed", "error": 5'),
+        ('"control_points": [[0.0, ', '"control_points": [[0.0, 1'),
+    ],
+)
+def test_an_edited_evaluation_is_refused(finished, tmp_path, before, after):
+    run, _ = finished
+    for name in ("config.yaml", "journal.jsonl"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    text = (run / "journal.jsonl").read_text()
+    assert before in text
+    (tmp_path / "journal.jsonl").write_text(text.replace(before, after, 1))
+    result = lpes_evo("search", "--resume", tmp_path, "--devices", "cpu", cwd=tmp_path, check=2)
+    assert result.stderr.startswith("Error: ")
+    assert "journal" in result.stderr
 
 
 def test_two_processes_do_not_share_a_run(finished):
