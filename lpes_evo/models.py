@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lpes_evo._loading import check_folder, read_model
 from lpes_evo.errors import ModelError
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -51,9 +52,11 @@ def load_model(
 ) -> LoadedModel:
     """Load a model and its tokenizer.
 
+    Weights are read from safetensors or GGUF files, never from pickles, and all of them must be there.
+
     Args:
         name: Hub id, local folder, ``.gguf`` file (dequantized), or ``tiny`` for the embedded model.
-        revision: Revision on the hub.
+        revision: Revision on the hub; only for a hub id.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 on a GPU (float16 on one without
             bfloat16) and on a CPU with instructions for it, else float32; the embedded model is float32
             everywhere.
@@ -66,19 +69,30 @@ def load_model(
         The model.
 
     Raises:
-        ModelError: The model is unknown or unreadable, an extra package is missing, the device does not
-            exist, an option is unknown, or the model's rotary frequencies are not sound.
+        ModelError: The model is unknown or unreadable, has no tokenizer, lacks weights or has others than its
+            config says, an extra package is missing, the device does not exist, an option is unknown or does
+            not go with the model, or the model's window or rotary frequencies are not sound.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
     """
     import torch
 
     from lpes_evo.rope import check_frequencies, count_layers
 
+    if not isinstance(name, (str, Path)) or not isinstance(revision, (str, type(None))):
+        raise ModelError(
+            f"Expected the model's name and revision to be text, but got {name!r:.80} and {revision!r:.80}."
+        )
     resolved_device = _resolve_device(device)
     resolved_dtype = _resolve_dtype(dtype, resolved_device, str(name))
     source, options = _locate(str(name))
-    options |= {"revision": revision} if revision is not None else {}
-    model, tokenizer = _read(
+    if revision is not None:
+        if "local_files_only" in options:
+            raise ModelError(
+                f"Expected a revision only with a hub id, but got revision {revision!r} with {str(name)!r}, which is "
+                "on this disk. Leave the revision out."
+            )
+        options["revision"] = revision
+    model, tokenizer = read_model(
         source,
         str(name),
         options | {"trust_remote_code": trust_remote_code},
@@ -130,6 +144,8 @@ def smollm2_file() -> Path | None:
 def _resolve_device(device: str) -> str:
     import torch
 
+    if not isinstance(device, str):
+        raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r:.80}.")
     if device == "auto":
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
@@ -169,9 +185,15 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
                 f"Expected the embedded model in {folder}, but it is not there. Reinstall lpes-evo."
             )
         return str(folder), {"local_files_only": True}
-    path = Path(name).expanduser()
+    try:
+        path = Path(name).expanduser()
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"Expected a model folder, a .gguf file, a hub id or 'tiny', but {name!r:.80} cannot be any: {error}"
+        ) from error
     if name.endswith(".gguf"):
-        if not path.is_file():
+        if not is_file:
             raise ModelError(f"Expected a GGUF file at {path}, but there is none. Check the path.")
         missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
         if missing:
@@ -180,9 +202,8 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
                 "'lpes-evo[gguf]'"
             )
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
-    if name and path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
+    if name and is_folder:
+        check_folder(path)
         return str(path), {"local_files_only": True}
     if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
         raise ModelError(
@@ -191,38 +212,14 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
     return name, {}
 
 
-def _read(source: str, name: str, options: dict[str, Any], model_options: dict[str, Any]) -> tuple[Any, Any]:
-    import transformers
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
-    if "gguf_file" in options and hasattr(transformers, "GgufConfig"):
-        # Newer versions leave the weights packed where they can, and would unpack them in every forward pass.
-        model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    try:
-        if "local_files_only" not in options:
-            # The smallest file first: without network the hub client tries for half a minute per file.
-            AutoConfig.from_pretrained(source, **options)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model = AutoModelForCausalLM.from_pretrained(source, **options, **model_options)
-    except ImportError as error:
-        raise ModelError(f"Loading {name!r} needs a package that is missing: {_first_line(error)}") from error
-    except Exception as error:
-        # Transformers and the hub client raise many unrelated types for a wrong name, no network, a damaged
-        # file or an unknown architecture.
-        raise ModelError(
-            f"Expected a causal language model at {name!r} (hub id, folder, .gguf file or 'tiny'), but "
-            f"loading failed: {_first_line(error)}"
-        ) from error
-    return model, tokenizer
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 def _window(config: Any) -> int:
     text = config.get_text_config()
-    window = int(text.max_position_embeddings)
+    window = getattr(text, "max_position_embeddings", None)
+    if not isinstance(window, int) or window < 1:
+        raise ModelError(
+            f"Expected a config that states max_position_embeddings, the window in tokens, but got {window!r:.80}. "
+            "Add it to the model's config.json."
+        )
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     original, factor = rope.get("original_max_position_embeddings"), rope.get("factor")
     # Some configurations state the window before extension and the factor that extends it.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems._task import Example
+from lpes_evo.problems._task import Example, check_examples
 
 OverLength = Literal["error", "skip"]
 
@@ -77,15 +77,12 @@ def encode_examples(
 
     Raises:
         TaskError: There are no examples or none fits, two share an id, ``over_length`` is unknown, an example
-            is longer than the window, has an empty answer, or has words the tokenizer does not know.
+            is longer than the window, has a field of a wrong type, an empty id, prompt or answer or a position
+            outside [0, 1], or has words the tokenizer does not know.
     """
     if over_length not in get_args(OverLength):
         raise TaskError(f"Expected over_length to be error or skip, but got {over_length!r}.")
-    if len({example.id for example in examples}) < len(examples) or not examples:
-        raise TaskError(
-            f"Expected at least one example and no id twice, but got {len(examples)} examples with "
-            f"{len({example.id for example in examples})} different ids."
-        )
+    examples = check_examples(examples)
     texts = _Texts(tokenizer, chat_template)
     kept, rows, skipped = [], [], []
     for example, row in zip(examples, texts.encode(examples), strict=True):

@@ -13,6 +13,9 @@ from lpes_evo.errors import TaskError
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._task import Example, Split, Task, check_count, check_draw, slot_of
 
+MAX_PAIRS = 100_000
+"""Most pairs of a prompt, some millions of tokens."""
+
 Pair = tuple[str, str]
 Record = tuple[str, tuple[Pair, ...], Pair]
 """Identity of a record, its pairs without the gold pair, and the gold pair."""
@@ -26,20 +29,26 @@ class KeyValueTask(Task):
 
     Args:
         n_pairs: Pairs shown in the prompt. With a file, this many pairs of a record are kept: the gold pair
-            and the first of the others. ``None`` keeps all pairs of a record, and means 75 without a file.
+            and the first of the others. ``None`` keeps all pairs of a record, and means 75 without a file. At
+            most `MAX_PAIRS`.
         data: A ``.jsonl`` or ``.jsonl.gz`` file whose lines have the fields ``ordered_kv_records``, ``key``
             and ``value``; ``None`` draws the pairs.
 
     Raises:
-        TaskError: ``n_pairs`` is not an integer of at least 2, or the file cannot be read, has a malformed
-            line, or a record with fewer pairs than ``n_pairs``.
+        TaskError: ``n_pairs`` is not an integer from 2 to `MAX_PAIRS`, ``data`` is not a path, or the file
+            cannot be read, has a malformed line, or a record with fewer pairs than ``n_pairs``.
     """
 
     name = "kv"
 
     def __init__(self, n_pairs: int | None = None, data: str | Path | None = None) -> None:
         if n_pairs is not None:
-            check_count("n_pairs", n_pairs, least=2)
+            n_pairs = check_count("n_pairs", n_pairs, least=2, most=MAX_PAIRS)
+        if data is not None and not isinstance(data, (str, Path)):
+            raise TaskError(
+                f"Expected data to be the path of a .jsonl or .jsonl.gz file, but got {data!r:.80}. "
+                "Leave it out to draw the pairs."
+            )
         self._n_pairs = 75 if n_pairs is None else n_pairs
         self._records = None if data is None else _read_records(Path(data), n_pairs)
 
@@ -58,10 +67,9 @@ class KeyValueTask(Task):
             The examples.
 
         Raises:
-            TaskError: A position lies outside [0, 1], a number is not positive, or the file has too few
-                records.
+            TaskError: An argument is not valid, see `Task.examples`, or the file has too few records.
         """
-        places = check_draw(positions, n_per_position, split)
+        places, n_per_position, seed = check_draw(positions, n_per_position, seed, split)
         made = []
         if self._records is not None:
             chosen = _choose_records(self._records, n_per_position, seed, split)
@@ -118,10 +126,13 @@ def _read_records(path: Path, n_pairs: int | None) -> tuple[Record, ...]:
     opener = gzip.open if path.suffix == ".gz" else open
     records = []
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        # Editors on Windows put a byte order mark in front of UTF-8.
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 records.append(_read_record(line, f"{path.name}:{number}", path, n_pairs))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+    except TaskError:
+        raise
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise TaskError(
             f"Expected {path} to be a readable .jsonl or .jsonl.gz file in UTF-8, but reading it failed: "
             f"{error}"
@@ -137,7 +148,7 @@ def _read_record(line: str, source: str, path: Path, n_pairs: int | None) -> Rec
         raise TaskError(f"{expected}, but it is blank. Remove the line.")
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{expected}, but it is not JSON: {error}") from error
     fields = ("ordered_kv_records", "key", "value")
     if not isinstance(record, dict) or any(field not in record for field in fields):

@@ -49,7 +49,8 @@ class ModelProblem(Problem):
         data_hash: SHA-256 of the examples that are scored.
 
     Raises:
-        TaskError: The metric is unknown, or the examples cannot be encoded, see `encode_examples`.
+        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, or the examples cannot be
+            encoded, see `encode_examples`.
     """
 
     def __init__(

@@ -6,6 +6,9 @@ from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._task import Example, Split, Task, check_count, check_draw, slot_of
 
 FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+MAX_FILLER = 10_000
+"""Most repetitions of the filler, some 200,000 tokens before each needle."""
+
 INTRODUCTION = (
     "Some special magic numbers are hidden within the following text. Make sure to memorize them. I will "
     "quiz you about the numbers afterwards."
@@ -37,22 +40,20 @@ class NeedleTask(Task):
 
     Args:
         n_keys: Needles in the text, each with its own key and number.
-        n_filler: Repetitions of the filler before each needle, and after the last.
-        n_digits: Digits of a number.
+        n_filler: Repetitions of the filler before each needle, and after the last; at most `MAX_FILLER`.
+        n_digits: Digits of a number, at most 18.
 
     Raises:
-        TaskError: An option is not an integer, is too small, or ``n_keys`` exceeds the number of key words.
+        TaskError: An option is not an integer, is too small or too large, or ``n_keys`` exceeds the number of
+            key words.
     """
 
     name = "needle"
 
     def __init__(self, n_keys: int = 8, n_filler: int = 1, n_digits: int = 4) -> None:
-        check_count("n_keys", n_keys, least=2, most=len(KEYS))
-        check_count("n_filler", n_filler)
-        check_count("n_digits", n_digits, most=18)
-        self._n_keys = n_keys
-        self._n_filler = n_filler
-        self._n_digits = n_digits
+        self._n_keys = check_count("n_keys", n_keys, least=2, most=len(KEYS))
+        self._n_filler = check_count("n_filler", n_filler, most=MAX_FILLER)
+        self._n_digits = check_count("n_digits", n_digits, most=18)
 
     def examples(
         self, *, positions: Sequence[float], n_per_position: int, seed: int, split: Split
@@ -69,9 +70,9 @@ class NeedleTask(Task):
             The examples.
 
         Raises:
-            TaskError: A position lies outside [0, 1] or a number is not positive.
+            TaskError: An argument is not valid, see `Task.examples`.
         """
-        places = check_draw(positions, n_per_position, split)
+        places, n_per_position, seed = check_draw(positions, n_per_position, seed, split)
         made = []
         n_askings = [0] * self._n_keys
         for place in places:

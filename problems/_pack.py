@@ -7,8 +7,8 @@ its answer as a segment of its own, which sees the prefix and itself and takes t
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
+from lpes_evo.problems._task import check_count
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,9 @@ def batches(packs: Sequence[Pack], batch_tokens: int) -> Iterator[list[Pack]]:
         The packs of one batch.
 
     Raises:
-        TaskError: ``batch_tokens`` is not positive.
+        TaskError: ``batch_tokens`` is not a positive integer.
     """
-    if batch_tokens < 1:
-        raise TaskError(f"Expected batch_tokens to be at least 1, but got {batch_tokens}.")
+    check_count("batch_tokens", batch_tokens)
     start = 0
     while start < len(packs):
         n_packs = max(1, batch_tokens // packs[start].n_tokens)

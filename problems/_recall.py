@@ -29,8 +29,7 @@ class RecallTask(Task):
     name = "recall"
 
     def __init__(self, n_pairs: int = 48) -> None:
-        check_count("n_pairs", n_pairs, least=2, most=len(WORDS) // 2)
-        self._n_pairs = n_pairs
+        self._n_pairs = check_count("n_pairs", n_pairs, least=2, most=len(WORDS) // 2)
 
     def examples(
         self, *, positions: Sequence[float], n_per_position: int, seed: int, split: Split
@@ -47,10 +46,9 @@ class RecallTask(Task):
             The examples.
 
         Raises:
-            TaskError: There is no position, one lies outside [0, 1] or is given twice, ``n_per_position`` is not a
-                positive integer, or the split is unknown.
+            TaskError: An argument is not valid, see `Task.examples`.
         """
-        places = check_draw(positions, n_per_position, split)
+        places, n_per_position, seed = check_draw(positions, n_per_position, seed, split)
         return [
             self._example(split, seed, place, number) for place in places for number in range(n_per_position)
         ]

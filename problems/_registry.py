@@ -26,8 +26,8 @@ def make_task(name: str, **options: Any) -> Task:
     Raises:
         TaskError: The name or an option is unknown, or the task refuses the value of an option.
     """
-    if name not in TASKS:
-        raise TaskError(f"Expected the task to be one of {', '.join(sorted(TASKS))}, but got {name!r}.")
+    if not isinstance(name, str) or name not in TASKS:
+        raise TaskError(f"Expected the task to be one of {', '.join(sorted(TASKS))}, but got {name!r:.80}.")
     known = list(inspect.signature(TASKS[name]).parameters)
     unknown = sorted(set(options) - set(known))
     if unknown:

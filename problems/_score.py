@@ -62,7 +62,7 @@ def score_answers(
         The scores, in the order of the rows.
 
     Raises:
-        TaskError: ``batch_tokens`` is not positive, ``padding_side`` is unknown, or it is ``left`` together
+        TaskError: ``batch_tokens`` is not a positive integer, ``padding_side`` is unknown, or it is ``left`` together
             with ``share_prefixes``.
     """
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from lpes_evo.errors import ModelError
-from lpes_evo.rope._structure import find_structure, is_dynamic
+from lpes_evo.rope._structure import find_structure, is_dynamic, rope_types
 from lpes_evo.rope._tables import indexes_table, sincos_table
 
 __all__ = ["check_frequencies", "repair_frequencies"]
@@ -27,8 +27,8 @@ def check_frequencies(model: torch.nn.Module) -> None:
 
     Raises:
         UnsupportedModelError: The model has no rotary embedding.
-        ModelError: The frequencies are not kept in float32; or they differ from those that the config gives,
-            and are not finite, positive and decreasing from 1.
+        ModelError: The frequencies are not kept in float32; those that the config gives are not finite and
+            positive; or they differ from these, and are not finite, positive and decreasing from 1.
     """
     for module in find_structure(model).rotary_modules:
         fresh = _fresh_buffers(module)
@@ -39,7 +39,13 @@ def check_frequencies(model: torch.nn.Module) -> None:
             if buffer.device.type == "meta":
                 raise ModelError(f"{where} with values, but they are on the meta device. {_REMEDY}")
             values = buffer.detach().to("cpu", torch.float64)
-            if name in fresh and torch.allclose(values, fresh[name].double(), rtol=1e-4, atol=1e-9):
+            if name in fresh and _equal(values, fresh[name].double()):
+                config_fault = None if indexes_table(module) else _config_fault(values, rope_types(module))
+                if config_fault:
+                    raise ModelError(
+                        f"{where} that are finite and positive, but of those that the model's config gives "
+                        f"{config_fault}. Correct rope_theta and the other rope parameters in its config.json."
+                    )
                 continue
             fault = (
                 "they differ from the config's"
@@ -79,6 +85,28 @@ def _fault(values: torch.Tensor, dynamic: bool) -> str | None:
         return "they do not decrease"
     if not dynamic and abs(float(values[0]) - 1) > 1e-4:
         return f"the first is {float(values[0]):.6g}"
+    return None
+
+
+def _equal(values: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Return whether frequencies are the config's, be these sound or not."""
+    return values.shape == expected.shape and torch.allclose(
+        values, expected, rtol=1e-4, atol=1e-9, equal_nan=True
+    )
+
+
+def _config_fault(values: torch.Tensor, kinds: set[str]) -> str | None:
+    """Return what is wrong with frequencies ``(width,)`` that a config gives.
+
+    A config may choose what it likes beyond the default type, for example zero to leave a part unrotated.
+    """
+    is_default = kinds == {"default"}
+    if not torch.isfinite(values).all():
+        return "some are not finite"
+    if not (values > 0 if is_default else values >= 0).all() or not values.any():
+        return "some are not positive"
+    if is_default and (values > 1 + 1e-4).any():
+        return "some are above 1"
     return None
 
 

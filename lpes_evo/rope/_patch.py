@@ -51,7 +51,7 @@ class RopePatch:
             scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
 
         Raises:
-            ScalesError: The scales have a wrong shape or a value that is not finite and positive.
+            ScalesError: The scales have a wrong shape, or a value that is not finite or outside 1e-6 to 1e6.
             ModelError: The patch was removed.
         """
         if not self.active:
@@ -91,6 +91,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     No weight and no module is changed: hooks are registered, and removing the patch restores the model. With
     all scales 1 the logits are bit-equal to those of the untouched model.
 
+    One model is patched by one thread at a time: hooks and scales belong to the model, so a second thread that runs
+    or patches it meanwhile sees the scales of the first. Threads need a copy of the model each.
+
     Args:
         model: A causal language model of transformers with rotary position embeddings.
         scales: Position divisors, ``(n_layers,)``, or ``(batch, n_layers)`` to give each row of the batch its
@@ -100,7 +103,8 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
         The patch, in force already; use it as a context manager, or call its ``remove``.
 
     Raises:
-        ScalesError: The scales have a wrong shape or a value that is not finite and positive; also raised by
+        ScalesError: The scales have a wrong shape, are masked, complex, sparse or without values, or one is not
+            finite or outside 1e-6 to 1e6, beyond which positions overflow or vanish in float32; also raised by
             the forward of a model whose batch has another number of rows than the scales.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer;
             also raised by the first forward if scaled positions do not reach every layer that takes them.

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
+from lpes_evo.errors import ScalesError
 from lpes_evo.scales import check_scales
 
-__all__ = ["Divisors"]
+__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "Divisors"]
+
+SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
+"""Bounds of a scale. Beyond them positions lose their meaning in float32, in which models take angles: neighbours
+fall together far above 2**24, and the angles of a whole window vanish."""
 
 
 class Divisors:
@@ -20,10 +26,13 @@ class Divisors:
     """
 
     def __init__(self, scales: npt.ArrayLike | torch.Tensor, n_layers: int) -> None:
-        array = (
-            scales.detach().to("cpu", torch.float64).numpy() if isinstance(scales, torch.Tensor) else scales
-        )
-        values = torch.from_numpy(check_scales(array, n_layers).copy())
+        """Check the scales.
+
+        Raises:
+            ScalesError: The scales are not real numbers that can be read, have a wrong shape, or a value that
+                is not finite, or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
+        """
+        values = torch.from_numpy(_in_range(check_scales(_readable(scales), n_layers)).copy())
         self.live = isinstance(scales, torch.Tensor) and scales.requires_grad
         self._scales: torch.Tensor = scales if self.live and isinstance(scales, torch.Tensor) else values
         self._ready: dict[torch.device, torch.Tensor] = {}
@@ -49,3 +58,35 @@ class Divisors:
         dtype = torch.float32 if device.type == "mps" else torch.float64
         rows = self._scales if self._scales.dim() == 2 else self._scales[None]
         return rows.to(device, dtype).T.unsqueeze(-1)
+
+
+def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
+    """Return scales without their gradients, or raise `ScalesError` where values would be lost unseen."""
+    if isinstance(scales, np.ma.MaskedArray):
+        raise ScalesError(
+            "Expected scales without a mask, but got a masked array, whose mask would be ignored. Fill it first."
+        )
+    if not isinstance(scales, torch.Tensor):
+        return scales
+    if scales.is_meta or scales.layout != torch.strided or scales.is_nested or scales.is_quantized:
+        kind = "a tensor on the meta device" if scales.is_meta else f"a tensor of layout {scales.layout}"
+        raise ScalesError(
+            f"Expected scales as a dense tensor with values, but got {kind}. Pass a list or an array."
+        )
+    if scales.is_complex():
+        raise ScalesError(
+            f"Expected scales to be real numbers, but got {scales.dtype}. Pass their real part."
+        )
+    return scales.detach().to("cpu", torch.float64).numpy()
+
+
+def _in_range(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the scales, or raise `ScalesError` where one leaves the range."""
+    wrong = (array < SMALLEST_SCALE) | (array > LARGEST_SCALE)
+    if wrong.any():
+        where = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise ScalesError(
+            f"Expected every scale to lie between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g}, but got {array[where]:g} "
+            f"at layer {where[-1]}. Beyond these bounds rotated positions overflow or vanish in float32."
+        )
+    return array

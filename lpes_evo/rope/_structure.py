@@ -63,7 +63,7 @@ def count_layers(model: torch.nn.Module) -> int:
         The number of decoder layers.
 
     Raises:
-        UnsupportedModelError: The model has no decoder layers that could be found, or no rotary embedding.
+        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
     """
     return len(find_structure(model).layers)
 
@@ -78,7 +78,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         The structure of the text decoder; vision and audio towers are left alone.
 
     Raises:
-        UnsupportedModelError: The model has no decoder layers that could be found, or no rotary embedding.
+        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
     """
     config = _text_config(model)
     name = type(model).__name__
@@ -88,6 +88,11 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         raise UnsupportedModelError(
             f"Expected a causal language model of transformers whose config states num_hidden_layers, but {name} "
             "states none. Pass a decoder with one list of layers."
+        )
+    if n_layers < 1:
+        raise UnsupportedModelError(
+            f"Expected a model of at least one layer, but the config of {name} states num_hidden_layers = {n_layers}. "
+            "Correct its config.json."
         )
     found = []
     for path, owner in model.named_modules():

@@ -1,3 +1,6 @@
+import json
+import logging
+import socket
 import sys
 
 import pytest
@@ -83,6 +86,8 @@ def test_a_model_without_rotary_embedding_is_refused(tmp_path):
         ("/no/such/folder", "'/no/such/folder' does not exist"),
         ("./nothing", "'./nothing' does not exist"),
         ("", "'' does not exist"),
+        (None, "name and revision to be text, but got None"),
+        ("x" * 5000, "hub id or 'tiny', but 'xxx"),
         ("absent.gguf", "GGUF file at absent.gguf, but there is none"),
     ],
 )
@@ -106,9 +111,140 @@ def test_a_folder_without_configuration_is_refused(tmp_path):
 
 def test_a_damaged_folder_is_one_clear_line(folder):
     (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(ModelError, match="loading failed") as caught:
+    with pytest.raises(ModelError, match="loading failed at its weights") as caught:
         load_model(folder)
     assert "\n" not in str(caught.value)
+
+
+def edit_weights(folder, change):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+def edit_config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused_instead_of_filled_with_random_ones(folder):
+    def drop(weights):
+        for name in [name for name in weights if ".layers.1.mlp." in name]:
+            del weights[name]
+
+    edit_weights(folder, drop)
+    with pytest.raises(
+        ModelError, match=r"but 3 are not in its files, first model\.layers\.1\.mlp\.down_proj"
+    ):
+        load_model(folder, device="cpu")
+
+
+def test_weights_of_another_shape_are_refused(folder):
+    edit_weights(folder, lambda weights: weights.update({"model.norm.weight": torch.ones(7)}))
+    with pytest.raises(ModelError, match=r"but 1 have another shape in its files, first model\.norm\.weight"):
+        load_model(folder, device="cpu")
+
+
+def test_layers_that_the_config_leaves_out_are_refused(folder):
+    edit_config(folder, num_hidden_layers=2)
+    with pytest.raises(ModelError, match=r"but 9 of its files belong to layers .* first model\.layers\.2\."):
+        load_model(folder, device="cpu")
+
+
+def test_spare_weights_outside_the_layers_are_ignored(folder):
+    edit_weights(folder, lambda weights: weights.update({"value_head.weight": torch.ones(7)}))
+    assert load_model(folder, device="cpu").n_layers == 3
+
+
+def test_weights_that_are_tied_need_not_be_in_the_file(folder):
+    edit_weights(folder, lambda weights: weights.pop("lm_head.weight"))
+    edit_config(folder, tie_word_embeddings=True)
+    model = load_model(folder, device="cpu").model
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_pickled_weights_are_refused_with_the_remedy(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="but found it has no weights"):
+        load_model(folder)
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"only pytorch_model\.bin\. Pickles .* safetensors") as caught:
+        load_model(folder)
+    assert "weights_only" not in str(caught.value)
+
+
+def test_pickled_weights_of_a_hub_model_are_refused_with_the_remedy(folder, tmp_path_factory, monkeypatch):
+    import huggingface_hub
+
+    cache = tmp_path_factory.mktemp("hub")
+    model = cache / "models--nobody--pickled"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("0" * 40)
+    (model / "snapshots").mkdir()
+    folder.rename(model / "snapshots" / ("0" * 40))
+    folder = model / "snapshots" / ("0" * 40)
+    (folder / "model.safetensors").unlink()
+    torch.save(build_llama().state_dict(), folder / "pytorch_model.bin")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+    # transformers 4 keeps a copy of it.
+    monkeypatch.setattr("transformers.utils.hub.TRANSFORMERS_CACHE", str(cache), raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match="failed at its weights: .*Pickles .* safetensors") as caught:
+        load_model("nobody/pickled")
+    assert "weights_only" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_tokenizer_says_so(folder):
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    with pytest.raises(ModelError, match=r"Expected a tokenizer \(tokenizer\.json or the like\) in"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "zzz"}, "failed at its config: .*zzz"),
+        ({"hidden_act": "zzz"}, "failed at its weights: KeyError 'zzz', perhaps a value of its config"),
+        ({"num_hidden_layers": 0}, "LlamaForCausalLM states num_hidden_layers = 0"),
+        ({"max_position_embeddings": "x"}, "x"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings, the window in tokens, but got 0"),
+    ],
+)
+def test_a_wrong_config_is_one_line_that_names_the_fault(folder, values, message):
+    edit_config(folder, **values)
+    if values.get("num_hidden_layers") == 0:
+        edit_weights(
+            folder, lambda weights: [weights.pop(name) for name in list(weights) if ".layers." in name]
+        )
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_tokenizer_is_named(folder):
+    (folder / "tokenizer.json").write_text("{")
+    # transformers 4 falls back on another format, and misses the package for that.
+    with pytest.raises(ModelError, match="failed at its tokenizer|Loading the tokenizer of .* package"):
+        load_model(folder)
+
+
+def test_without_network_the_cache_alone_is_asked_and_nothing_is_logged(monkeypatch, caplog):
+    def no_address(*_args, **_kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_address)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    level = logging.getLogger("huggingface_hub").level
+    with pytest.raises(ModelError, match="the hub cannot be reached and its files are not in the cache"):
+        load_model("nobody/no-such-model")
+    assert "Retry" not in caplog.text
+    assert logging.getLogger("huggingface_hub").level == level
 
 
 def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
@@ -127,7 +263,11 @@ def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
         ({"device": "tpu"}, "auto, cpu, cuda or cuda:N, but got 'tpu'"),
         ({"device": "cuda:x"}, "auto, cpu, cuda or cuda:N, but got 'cuda:x'"),
         ({"device": "cuda:99"}, "CUDA devices that torch sees, but got 'cuda:99'"),
+        ({"device": None}, "auto, cpu, cuda or cuda:N, but got None"),
+        ({"dtype": None}, "auto or one of float32, bfloat16, float16, but got None"),
         ({"attention": "magic"}, "loading failed"),
+        ({"revision": "main"}, "a revision only with a hub id, but got revision 'main'"),
+        ({"revision": 5}, "name and revision to be text"),
     ],
 )
 def test_bad_options_are_refused(folder, options, message):

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -31,7 +33,7 @@ def test_without_template_the_answer_follows_a_space_and_bos_comes_once():
     assert texts(build_tokenizer(), example()) == ("<s>Key: a ", "42")
 
 
-@pytest.mark.parametrize("prompt", ["Key: a ", "Key: a\n", ""])
+@pytest.mark.parametrize("prompt", ["Key: a ", "Key: a\n"])
 def test_white_space_before_the_answer_is_not_doubled(prompt):
     assert texts(build_tokenizer(), example(prompt)) == (f"<s>{prompt}", "42")
 
@@ -124,6 +126,34 @@ def test_an_empty_answer_is_refused():
 @pytest.mark.parametrize("examples", [[], [example(), example()]])
 def test_no_examples_and_equal_ids_are_refused(examples):
     with pytest.raises(TaskError, match="at least one example and no id twice"):
+        encode_examples(examples, build_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("position", 2.0, "position of example 'e0' to lie between 0 and 1, but got 2.0"),
+        ("position", float("nan"), "position .* but got nan"),
+        ("position", "0.5", "position .* but got '0.5'"),
+        ("position", True, "position .* but got True"),
+        ("prompt", "", "prompt of example 'e0' to be text that is not empty"),
+        ("prompt", 5, "prompt .* but got 5"),
+        ("prompt", "\ud800", "prompt .* to be text"),
+        ("id", None, "id of example None to be text that is not empty"),
+        ("id", [], "id of example"),
+        ("source", None, "source of example 'e0' to be text"),
+        ("answer", 42, "answer of example 'e0' to be text"),
+        ("answer_prefix", None, "answer_prefix of example 'e0' to be text"),
+    ],
+)
+def test_an_example_with_a_wrong_field_is_refused(field, value, message):
+    with pytest.raises(TaskError, match=message):
+        encode_examples([dataclasses.replace(example(), **{field: value})], build_tokenizer())
+
+
+@pytest.mark.parametrize("examples", [None, "text", 5, [None], ["text"]])
+def test_what_is_no_list_of_examples_is_refused(examples):
+    with pytest.raises(TaskError, match=r"Make them with Task\.examples"):
         encode_examples(examples, build_tokenizer())
 
 

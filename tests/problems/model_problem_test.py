@@ -113,7 +113,8 @@ def test_long_examples_are_refused_or_skipped_and_counted(tiny_loaded):
     ("options", "message"),
     [
         ({"metric": "f1"}, "metric to be one of log_probability, accuracy, but got 'f1'"),
-        ({"batch_tokens": 0}, "batch_tokens to be at least 1"),
+        ({"batch_tokens": 0}, "batch_tokens to be an integer of at least 1"),
+        ({"batch_tokens": "a"}, "batch_tokens to be an integer of at least 1, but got 'a'"),
         ({"over_length": "cut"}, "over_length to be error or skip"),
     ],
 )

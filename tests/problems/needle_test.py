@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
@@ -74,8 +75,9 @@ def test_disjointness_check_refuses_shared_examples():
         ({"n_keys": 1}, "n_keys to be an integer from 2"),
         ({"n_keys": 10_000}, "n_keys to be an integer from 2"),
         ({"n_keys": True}, "n_keys"),
-        ({"n_filler": 0}, "n_filler to be an integer of at least 1"),
+        ({"n_filler": 0}, "n_filler to be an integer from 1 to 10000, but got 0"),
         ({"n_digits": 1.5}, "n_digits"),
+        ({"n_filler": 10**18}, "n_filler to be an integer from 1 to 10000"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -90,10 +92,32 @@ def test_bad_options_are_refused(options, message):
         ({"positions": [float("nan")]}, "between 0 and 1, but got nan"),
         ({"positions": []}, "at least one position"),
         ({"positions": [0.0, -0.0]}, "none of them twice"),
-        ({"n_per_position": 0}, "n_per_position to be an integer of at least 1, but got 0"),
+        ({"positions": None}, "list of numbers from 0 to 1, but got None"),
+        ({"positions": 0.5}, r"list of numbers from 0 to 1, but got 0\.5"),
+        ({"positions": "01"}, "list of numbers from 0 to 1, but got '01'"),
+        ({"positions": ["a"]}, "between 0 and 1, but got 'a'"),
+        ({"positions": [10**400]}, "between 0 and 1, but got 1000"),
+        ({"n_per_position": 0}, "n_per_position to be an integer from 1 to 33333, but got 0"),
+        ({"n_per_position": 10**20}, "n_per_position to be an integer from 1 to 33333"),
+        ({"n_per_position": "a"}, "n_per_position to be an integer"),
+        ({"seed": None}, "seed to be an integer .* but got None"),
+        ({"seed": "a"}, "seed to be an integer .* but got 'a'"),
+        ({"seed": 1.5}, r"seed to be an integer .* but got 1\.5"),
+        ({"seed": True}, "seed to be an integer .* but got True"),
         ({"split": "test"}, "one of search, report, but got 'test'"),
     ],
 )
 def test_bad_draws_are_refused(options, message):
     with pytest.raises(TaskError, match=message):
         draw(**options)
+
+
+def test_integers_and_floats_of_numpy_give_equal_examples():
+    plain = draw(NeedleTask(n_keys=4), positions=[0.0, 0.5], seed=3)
+    given = draw(
+        NeedleTask(n_keys=np.int64(4)),
+        positions=np.array([0.0, 0.5]),
+        n_per_position=np.int32(2),
+        seed=np.int64(3),
+    )
+    assert data_hash(given) == data_hash(plain)

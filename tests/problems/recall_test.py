@@ -78,7 +78,7 @@ def test_an_unusable_number_of_pairs_is_refused(n_pairs, message):
         ({"positions": (float("nan"),)}, "every position to lie between 0 and 1, but got nan"),
         ({"positions": ()}, "at least one position and none of them twice"),
         ({"positions": (0.5, 0.5)}, "at least one position and none of them twice"),
-        ({"n_per_position": 0}, "n_per_position to be an integer of at least 1, but got 0"),
+        ({"n_per_position": 0}, "n_per_position to be an integer from 1 to 100000, but got 0"),
         ({"split": "train"}, "split to be one of search, report, but got 'train'"),
     ],
 )

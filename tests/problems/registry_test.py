@@ -20,12 +20,18 @@ def test_options_reach_the_task():
     (example,) = make_task("needle", n_keys=3).examples(
         positions=[0.5], n_per_position=1, seed=0, split="search"
     )
-    assert example.prompt.count("numbers for") == 3
+    assert example.prompt.count("The special magic number for") == 3
 
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(TaskError, match="one of kv, needle, recall, but got 'needles'"):
         make_task("needles")
+
+
+@pytest.mark.parametrize("name", [[], None, {}])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(TaskError, match="one of kv, needle, recall, but got"):
+        make_task(name)
 
 
 def test_an_unknown_option_lists_the_known_ones():

@@ -227,7 +227,7 @@ def test_batches_hold_rows_of_similar_length_longest_first():
 
 
 def test_a_batch_without_tokens_is_refused():
-    with pytest.raises(TaskError, match="batch_tokens to be at least 1, but got 0"):
+    with pytest.raises(TaskError, match="batch_tokens to be an integer of at least 1, but got 0"):
         score_answers(build_llama(), random_rows(1), batch_tokens=0)
 
 

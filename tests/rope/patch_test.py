@@ -137,6 +137,12 @@ def test_unpatch_takes_every_patch_off(model: Any) -> None:
         ([1.0, 0.0, 1.0], "finite and positive"),
         ([1.0, -1.0, 1.0], "finite and positive"),
         (["one"], "to be numbers"),
+        ([1.0, 1e-300, 1.0], "between 1e-06 and 1e[+]06, but got 1e-300 at layer 1"),
+        ([1.0, 1.0, 1e300], "between 1e-06 and 1e[+]06, but got 1e[+]300 at layer 2"),
+        (np.ma.masked_array([1.0, 1.0, 1.0], mask=[0, 1, 0]), "without a mask"),
+        (torch.ones(3, device="meta"), "on the meta device"),
+        (torch.ones(3).to_sparse(), r"layout torch\.sparse_coo"),
+        (torch.ones(3, dtype=torch.complex64), "real numbers, but got torch.complex64"),
     ],
 )
 def test_wrong_scales_are_refused_and_leave_nothing_behind(model: Any, scales: Any, message: str) -> None:
@@ -192,6 +198,12 @@ def test_corrupted_frequencies_are_refused(model: Any, value: float) -> None:
         patch_rope(model, [1.0] * 3)
     repair_frequencies(model)
     check_frequencies(model)
+
+
+@pytest.mark.parametrize("theta", [0.0, -10000.0, 1e-3, float("inf"), float("nan")])
+def test_frequencies_that_the_config_itself_makes_unsound_are_refused(theta: float) -> None:
+    with pytest.raises(ModelError, match=r"those that the model's config gives .* Correct rope_theta"):
+        check_frequencies(rope("default", rope_theta=theta))
 
 
 def test_first_frequency_must_be_one(model: Any) -> None:
