@@ -9,10 +9,6 @@ FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. Th
 MAX_FILLER = 10_000
 """Most repetitions of the filler, some 200,000 tokens before each needle."""
 
-INTRODUCTION = (
-    "Some special magic numbers are hidden within the following text. Make sure to memorize them. I will "
-    "quiz you about the numbers afterwards."
-)
 _WORDS = """
     anchor apple arrow autumn basket beach bell bird blanket boat book bottle branch bread bridge
     brush bucket button cabin camera candle canyon carpet castle chain chair cheese circle cliff
@@ -31,9 +27,9 @@ KEYS = tuple(_WORDS.split())
 class NeedleTask(Task):
     """Multi-key needle in filler text.
 
-    The prompt holds one sentence for every key, ``The special magic number for KEY is DIGITS.``, between
+    The prompt holds one sentence for every key, ``The magic number for KEY is DIGITS.``, between
     repetitions of the same filler, after the multi-key needle of RULER (https://arxiv.org/abs/2404.06654). The
-    model's turn is begun with the same words, ``The special magic number for KEY is``, and the digits are the
+    model's turn is begun with the same words, ``The magic number for KEY is``, and the digits are the
     answer, so that a forward pass over prompt and answer measures retrieval and not the form of a reply. The
     examples at different positions ask different questions about the same texts, so that a text is forwarded
     once for all of them; examples at one position are independent draws.
@@ -92,15 +88,15 @@ class NeedleTask(Task):
         numbers = [str(least + draws.below(9 * least)) for _ in keys]
         filler = " ".join([FILLER] * self._n_filler)
         needles = [
-            f"{filler} The special magic number for {key} is {digits}."
+            f"{filler} The magic number for {key} is {digits}."
             for key, digits in zip(keys, numbers, strict=True)
         ]
-        question = f"What is the special magic number for {keys[slot]}?"
+        question = f"What is the magic number for {keys[slot]}?"
         return Example(
             id=f"{text}/{position!r}",
             position=position,
-            prompt=f"{INTRODUCTION}\n\n{' '.join(needles)} {filler}\n\n{question}",
+            prompt=f"{' '.join(needles)} {filler}\n\n{question}",
             answer=numbers[slot],
             source=source,
-            answer_prefix=f"The special magic number for {keys[slot]} is",
+            answer_prefix=f"The magic number for {keys[slot]} is",
         )

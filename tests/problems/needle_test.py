@@ -14,22 +14,22 @@ def draw(task=None, positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="
 
 
 def test_examples_are_byte_identical_on_every_platform():
-    assert data_hash(draw()) == "abf4137e81e5a79b8560d584d1ddf260c81b9eae8a260cecadb895c90c1899e8"
+    assert data_hash(draw()) == "159bc6361d9bd3917c954aeb632df648c1ddcda7af2f70d79544c063aed34e97"
 
 
 def test_the_gold_needle_stands_at_the_position_asked_for():
     for slot, position in enumerate([0.0, 1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7, 6 / 7, 1.0]):
         (example,) = draw(positions=[position], n_per_position=1)
-        needles = re.findall(r"The special magic number for (\w+) is (\d+)\.", example.prompt)
+        needles = re.findall(r"The magic number for (\w+) is (\d+)\.", example.prompt)
         assert len(needles) == 8
-        key = re.search(r"What is the special magic number for (\w+)\?", example.prompt).group(1)
+        key = re.search(r"What is the magic number for (\w+)\?", example.prompt).group(1)
         assert needles[slot] == (key, example.answer)
-        assert example.answer_prefix == f"The special magic number for {key} is"
+        assert example.answer_prefix == f"The magic number for {key} is"
 
 
 def test_keys_differ_and_numbers_have_the_digits_asked_for():
     for example in draw(NeedleTask(n_keys=20, n_digits=6), n_per_position=5):
-        needles = re.findall(r"The special magic number for (\w+) is (\d+)\.", example.prompt)
+        needles = re.findall(r"The magic number for (\w+) is (\d+)\.", example.prompt)
         assert len({key for key, _ in needles}) == 20
         assert all(len(number) == 6 and number[0] != "0" for _, number in needles)
 

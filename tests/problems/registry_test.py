@@ -20,7 +20,7 @@ def test_options_reach_the_task():
     (example,) = make_task("needle", n_keys=3).examples(
         positions=[0.5], n_per_position=1, seed=0, split="search"
     )
-    assert example.prompt.count("The special magic number for") == 3
+    assert example.prompt.count("The magic number for") == 3
 
 
 def test_an_unknown_name_lists_the_known_ones():
