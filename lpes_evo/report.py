@@ -87,13 +87,13 @@ def _from_record(
             f"Expected the scores of {record['key']!r} in {path} to belong to the scales of this run, but they "
             "belong to others. Move the file away and run again with --resume."
         )
-    log_probability, correct = record.get("log_probability"), record.get("correct")
-    sound = isinstance(log_probability, list) and isinstance(correct, list)
-    if (
-        not sound
-        or {len(log_probability), len(correct)} != {n_examples}
-        or not all(isinstance(value, float) and np.isfinite(value) for value in log_probability)
-        or not all(type(value) is int and value in (0, 1) for value in correct)
+    log_probability, correct = (record.get(name) for name in ("log_probability", "correct"))
+    if not (
+        isinstance(log_probability, list)
+        and isinstance(correct, list)
+        and len(log_probability) == len(correct) == n_examples
+        and all(isinstance(value, float) and np.isfinite(value) for value in log_probability)
+        and all(type(value) is int and value in (0, 1) for value in correct)
     ):
         raise JournalError(
             f"Expected {n_examples} log-probabilities and as many 0 or 1 under {record['key']!r} in {path}, but got "
