@@ -28,9 +28,11 @@ def model() -> Any:
 
 
 def rope(kind: str, **entries: Any) -> Any:
-    # transformers 4 keeps the type in a field of another name.
-    field = "rope_scaling" if transformers.__version__.startswith("4.") else "rope_parameters"
-    return tiny_model("llama", **{field: {"rope_type": kind, "rope_theta": 10000.0, **entries}})
+    theta = entries.pop("rope_theta", 10000.0)
+    if transformers.__version__.startswith("4."):
+        # Version 4 keeps the type in a field of another name, and the base outside of it.
+        return tiny_model("llama", rope_theta=theta, rope_scaling={"rope_type": kind, **entries})
+    return tiny_model("llama", rope_parameters={"rope_type": kind, "rope_theta": theta, **entries})
 
 
 SCALED_TYPES = {
