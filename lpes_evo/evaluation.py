@@ -77,7 +77,7 @@ class Evaluation:
         ):
             raise JournalError(
                 f"Expected finite values with the status 'ok' or 'failed', but got status {evaluation.status!r} "
-                f"and values {list(evaluation.values)}. The journal was edited; restore it or start a new run."
+                f"and values {list(evaluation.values)}."
             )
         return evaluation
 

@@ -66,12 +66,30 @@ def _answers(
         yield missing[number], evaluation, True
 
 
+def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
+    """Read the evaluation of a journal line.
+
+    Args:
+        record: The line.
+        path: The journal it stands in.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        JournalError: The line is not a valid evaluation; the message names file and key.
+    """
+    try:
+        return Evaluation.from_json(record)
+    except JournalError as error:
+        raise JournalError(
+            f"In {path}, key {record['key']}: {error} Restore the journal or start a new run."
+        ) from error
+
+
 def _recorded(genome: BezierGenome, record: dict[str, Any], path: Path) -> Evaluation:
     """Read the evaluation of a genome from a journal line."""
-    try:
-        evaluation = Evaluation.from_json(record)
-    except JournalError as error:
-        raise JournalError(f"{path}, key {genome.key}: {error}") from error
+    evaluation = read_evaluation(record, path)
     if record.get("control_points") != _points(genome):
         raise JournalError(
             f"Expected control points {_points(genome)} under their key in {path}, but got "

@@ -9,11 +9,11 @@ from lpes_evo import provenance
 from lpes_evo._files import write_atomic
 from lpes_evo.config import RunConfig
 from lpes_evo.errors import JournalError
-from lpes_evo.evaluation import Evaluation, SerialEvaluator
+from lpes_evo.evaluation import SerialEvaluator
 from lpes_evo.folder import RunFolder
 from lpes_evo.job import Job, prepare
 from lpes_evo.journal import Journal
-from lpes_evo.loop import drive
+from lpes_evo.loop import drive, read_evaluation
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
@@ -151,7 +151,7 @@ def _check_journal(job: Job, journal: Journal) -> None:
     """
     groups = job.search_problem.groups
     for record in journal:
-        evaluation = Evaluation.from_json(record)
+        evaluation = read_evaluation(record, journal.path)
         if evaluation.status == "failed":
             continue
         matches = len(evaluation.scores) == len(groups)

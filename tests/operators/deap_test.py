@@ -151,7 +151,7 @@ def test_the_example_of_the_package_runs():
     assert len(names["population"]) == 50
 
 
-def test_importing_the_operators_loads_no_model_library():
+def test_importing_the_operators_loads_no_model_library(tmp_path):
     code = (
         "import sys, lpes_evo.operators as operators\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'pydantic'} & set(sys.modules)\n"
@@ -159,4 +159,4 @@ def test_importing_the_operators_loads_no_model_library():
         "assert operators.__all__ == sorted(operators.__all__)\n"
         "assert all(hasattr(operators, name) for name in operators.__all__)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

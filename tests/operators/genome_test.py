@@ -138,9 +138,11 @@ def test_minus_zero_and_whole_numbers_have_the_key_of_their_equals():
     assert expected.key == "0.0,0.0;1.0,1.0"
 
 
-def test_the_key_is_the_same_in_every_process():
+def test_the_key_is_the_same_in_every_process(tmp_path):
     code = f"from lpes_evo.operators import BezierGenome; print(BezierGenome({POINTS}).key)"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert output.stdout.strip() == BezierGenome(POINTS).key
 
 

@@ -100,10 +100,10 @@ def test_plain_deap_comes_within_half_a_percent_of_the_cycloid(grid):
     assert problem.optimum < best < 1.005 * problem.optimum
 
 
-def test_curve_problems_load_no_model_library():
+def test_curve_problems_load_no_model_library(tmp_path):
     code = (
         "import sys; from lpes_evo.problems import BrachistochroneProblem, TargetCurveProblem\n"
         "heavy = {'torch', 'transformers', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

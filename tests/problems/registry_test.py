@@ -49,12 +49,14 @@ def test_an_unknown_export_is_an_attribute_error():
         _ = lpes_evo.problems.nothing
 
 
-def test_tasks_load_neither_torch_nor_transformers():
+def test_tasks_load_neither_torch_nor_transformers(tmp_path):
     code = (
         "import sys; from lpes_evo.problems import make_task, aggregate, ModelProblem, encode_examples, "
         "score_answers; "
         "make_task('kv'); print([name for name in ('torch', 'transformers', 'matplotlib') if name in "
         "sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert result.stdout.strip() == "[]"
