@@ -9,7 +9,7 @@ OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 .PHONY: demo test test-oldest lint types notebooks check clean
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
-	$(BIN)/lpes-evo search --preset demo
+	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
 
 test: $(VENV)/installed-dev  ## run the tests on the installed package
 	$(BIN)/pytest
