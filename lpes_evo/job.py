@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lpes_evo._files import to_json
@@ -34,8 +35,9 @@ class Job:
         """Number of fitness values of an evaluation."""
         return len(set(self.search_problem.groups)) if self.config.search.objectives == "groups" else 1
 
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """Return what two runs must share to be one: configuration, data, weights, and how the model computes."""
+        """What two runs must share to be one: configuration, data, weights, and how the model computes."""
         return {
             "config": config_hash(self.config),
             "search_data": self.search_problem.data_hash,

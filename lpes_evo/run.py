@@ -66,7 +66,7 @@ def run_search(
         _record_provenance(job, folder)
         try:
             with Journal(
-                folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity()}
+                folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity}
             ) as journal:
                 search = _search(job, journal, reporter)
             scales = _scales(job, search)
@@ -74,7 +74,7 @@ def run_search(
             write_atomic(folder.history, history_table(search))
             _draw_search(search, folder, _UNITS[config.task.metric])
             with Journal(
-                folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity()}
+                folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity}
             ) as journal:
                 summary = _report(job, search, journal, reporter)
         finally:
@@ -138,7 +138,7 @@ def _record_provenance(job: Job, folder: RunFolder) -> None:
     if folder.journal.exists():
         return
     record = provenance.describe(
-        **job.identity(), revision=job.loaded.revision, device=job.loaded.device, n_layers=job.loaded.n_layers
+        **job.identity, revision=job.loaded.revision, device=job.loaded.device, n_layers=job.loaded.n_layers
     )
     folder.write_config(job.config, record)
 
