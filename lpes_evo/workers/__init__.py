@@ -1,0 +1,55 @@
+"""Pools of workers: one process per device, one actor per GPU of a cluster, or this process alone.
+
+A pool holds a *target* in every worker, made there by a *spec*: a callable that takes the name of the worker's device
+and returns, for example, a problem with its model loaded. Work is a function of the target and of small arguments.
+All pools have one interface: `submit` and `wait`, `call`, and `map`, which takes the place of ``map`` in a DEAP
+toolbox.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lpes_evo.workers._devices import Device, parse_devices
+    from lpes_evo.workers._local import LocalPool
+    from lpes_evo.workers._make import make_pool
+    from lpes_evo.workers._outcome import Completion, Failure
+    from lpes_evo.workers._pool import Pool
+    from lpes_evo.workers._process import DevicePool
+    from lpes_evo.workers._ray import RayPool
+
+__all__ = [
+    "Completion",
+    "Device",
+    "DevicePool",
+    "Failure",
+    "LocalPool",
+    "Pool",
+    "RayPool",
+    "make_pool",
+    "parse_devices",
+]
+
+_MODULES = {
+    "Completion": "_outcome",
+    "Device": "_devices",
+    "DevicePool": "_process",
+    "Failure": "_outcome",
+    "LocalPool": "_local",
+    "Pool": "_pool",
+    "RayPool": "_ray",
+    "make_pool": "_make",
+    "parse_devices": "_devices",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,51 @@
+"""The choice of a pool by a name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lpes_evo.workers._devices import parse_devices
+from lpes_evo.workers._local import LocalPool
+from lpes_evo.workers._pool import Pool
+from lpes_evo.workers._process import DevicePool
+
+IN_PROCESS = "in-process"
+
+
+def make_pool(
+    spec: Callable[[str], Any],
+    devices: str = "auto",
+    *,
+    ray_address: str | None = None,
+    work_limit: float | None = None,
+    on_event: Callable[[str], None] | None = None,
+) -> Pool:
+    """Make the pool that a command line asks for.
+
+    Args:
+        spec: Makes the target of a worker from the name of its device.
+        devices: See `parse_devices`; ``in-process`` for no worker process at all.
+        ray_address: Address of a Ray cluster, or ``local``; its GPUs take the place of ``devices``, which may still
+            be ``cpu:N`` for N actors without a GPU.
+        work_limit: Seconds after which a piece of work counts as hung; ``None`` for a limit that follows the work
+            seen so far.
+        on_event: Hears of lost and replaced workers.
+
+    Returns:
+        The pool.
+
+    Raises:
+        ConfigError: The devices are not valid.
+        LpesError: The target cannot be made.
+    """
+    pool: Pool
+    if ray_address is not None:
+        from lpes_evo.workers._ray import RayPool
+
+        pool = RayPool(ray_address, spec, devices=devices, work_limit=work_limit, on_event=on_event)
+    elif devices == IN_PROCESS:
+        pool = LocalPool(spec)
+    else:
+        pool = DevicePool(parse_devices(devices), spec, work_limit=work_limit, on_event=on_event)
+    if on_event is not None:
+        pool.on_event = on_event
+    return pool
