@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from lpes_evo.errors import CurveError, ScalesError, TaskError
-from lpes_evo.problems._problem import Problem
-from lpes_evo.scales import check_scales
+from lpes_evo.errors import CurveError, TaskError
+from lpes_evo.problems._problem import Problem, check_curve
 
 _GROUPS = ("begin", "middle", "end")
 
@@ -59,7 +58,7 @@ class TargetCurveProblem(Problem):
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
             TaskError: An example id is unknown.
         """
-        scores = -((_vector(scales, self.n_layers) - self.target) ** 2)
+        scores = -((check_curve(scales, self.n_layers) - self.target) ** 2)
         return scores[_rows(self.example_ids, example_ids)]
 
 
@@ -123,7 +122,7 @@ class BrachistochroneProblem(Problem):
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
             TaskError: An example id is unknown.
         """
-        depth = np.concatenate([[0.0], _vector(scales, self.n_layers), [self.drop]])
+        depth = np.concatenate([[0.0], check_curve(scales, self.n_layers), [self.drop]])
         length = np.hypot(self.width / (self.n_layers + 1), np.diff(depth))
         speed = np.sqrt(2 * self.gravity * depth)
         time = float((2 * length / (speed[:-1] + speed[1:])).sum())
@@ -147,21 +146,6 @@ class BrachistochroneProblem(Problem):
             )
         )
         return angle, self.width / (angle - math.sin(angle))
-
-
-def _vector(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
-    """Return the scales of one candidate, checked.
-
-    Raises:
-        ScalesError: The scales have the wrong shape or a value that is not finite and positive.
-    """
-    vector = check_scales(scales, n_layers)
-    if vector.ndim != 1:
-        raise ScalesError(
-            f"Expected scales of shape (n_layers,) = ({n_layers},), but got {vector.shape}. "
-            "Score one candidate at a time."
-        )
-    return vector
 
 
 def _rows(known: tuple[str, ...], example_ids: Sequence[str] | None) -> list[int]:

@@ -1,19 +1,19 @@
 """The problem a search solves on a real model: how well it answers under given scales."""
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.errors import EvaluationError, ScalesError, TaskError
+from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._encode import OverLength, encode_examples
-from lpes_evo.problems._pack import batches, pack_rows
-from lpes_evo.problems._problem import Problem
-from lpes_evo.problems._score import DEFAULT_BATCH_TOKENS, AnswerScores, score_answers, sharing_is_sound
-from lpes_evo.problems._task import Example, data_hash
-from lpes_evo.scales import check_scales
+from lpes_evo.problems._pack import pack_rows
+from lpes_evo.problems._problem import Problem, check_curve, check_curves
+from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers, sharing_is_sound
+from lpes_evo.problems._task import Example, check_count, data_hash
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -35,7 +35,8 @@ class ModelProblem(Problem):
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: What happens to an example longer than the model's window: ``error``, or ``skip`` and
             count it.
-        batch_tokens: Tokens of one forward pass, padding included.
+        batch_tokens: Tokens of one forward pass, padding included; ``None`` chooses by the kind of device, see
+            `default_batch_tokens`.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
 
     Attributes:
@@ -44,6 +45,7 @@ class ModelProblem(Problem):
         positions: Gold positions from 0 to 1, ``(n_examples,)``.
         sources: What each example is made of, ``(n_examples,)``; examples of one source are not independent.
         groups: ``begin``, ``middle`` or ``end`` for each example, ``(n_examples,)``.
+        batch_tokens: Tokens of one forward pass, padding included.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
         skipped: Number of examples left out because they exceed the window.
         data_hash: SHA-256 of the examples that are scored.
@@ -61,13 +63,16 @@ class ModelProblem(Problem):
         metric: Metric = "log_probability",
         chat_template: bool = True,
         over_length: OverLength = "error",
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        batch_tokens: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
         if metric not in get_args(Metric):
             raise TaskError(
                 f"Expected the metric to be one of {', '.join(get_args(Metric))}, but got {metric!r}."
             )
+        if batch_tokens is None:
+            batch_tokens = default_batch_tokens(loaded.model.device.type)
+        self.batch_tokens = check_count("batch_tokens", batch_tokens)
         encoding = encode_examples(
             examples,
             loaded.tokenizer,
@@ -75,10 +80,10 @@ class ModelProblem(Problem):
             chat_template=chat_template,
             over_length=over_length,
         )
-        self._share_prefixes = share_prefixes and sharing_is_sound(loaded.model, encoding.rows)
+        self._share_prefixes = share_prefixes and sharing_is_sound(
+            loaded.model, encoding.rows, batch_tokens=batch_tokens
+        )
         packs = pack_rows(encoding.rows, share_prefixes=self._share_prefixes)
-        # Checks batch_tokens now instead of in the first evaluation.
-        list(batches(packs, batch_tokens))
         self.n_layers = loaded.n_layers
         self.example_ids = tuple(example.id for example in encoding.examples)
         self.positions = tuple(example.position for example in encoding.examples)
@@ -89,7 +94,7 @@ class ModelProblem(Problem):
         self.data_hash = data_hash(encoding.examples)
         self._loaded = loaded
         self._metric = metric
-        self._batch_tokens = batch_tokens
+        self._pack_lengths = tuple(pack.n_tokens for pack in packs)
         self._rows = dict(zip(self.example_ids, encoding.rows, strict=True))
 
     def score(
@@ -109,7 +114,30 @@ class ModelProblem(Problem):
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite.
         """
-        scores = self.evaluate(scales, example_ids)
+        return self.score_many(check_curve(scales, self.n_layers)[None], example_ids)[0]
+
+    def score_many(
+        self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Score the examples under several curves, which share forward passes.
+
+        Which examples and candidates share a forward pass depends on their numbers alone, never on the
+        scales: in half precision, where the shape of a batch shows in the scores, calls with equally many
+        candidates and the same examples are comparable.
+
+        Args:
+            scales: The curves, ``(n_candidates, n_layers)``.
+            example_ids: The examples to score, in this order; all of them when ``None``.
+
+        Returns:
+            The metric of each example under each curve, ``(n_candidates, n_examples)``, higher is better.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+            TaskError: An example id is unknown.
+            EvaluationError: The model's output is not finite under one of the curves.
+        """
+        scores = self._evaluate(check_curves(scales, self.n_layers), self._chosen(example_ids))
         if self._metric == "accuracy":
             return scores.correct.astype(np.float64)
         return scores.log_probability
@@ -129,14 +157,41 @@ class ModelProblem(Problem):
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite.
         """
-        from lpes_evo.rope import patch_rope
+        scores = self._evaluate(check_curve(scales, self.n_layers)[None], self._chosen(example_ids))
+        return AnswerScores(scores.log_probability[0], scores.correct[0])
 
-        divisors = check_scales(scales, self.n_layers)
-        if divisors.ndim != 1:
-            raise ScalesError(
-                f"Expected scales of shape (n_layers,) = ({self.n_layers},), but got {divisors.shape}. "
-                "Score one curve at a time."
-            )
+    def n_candidates_that_fit(self, example_ids: Sequence[str] | None = None) -> int:
+        """Return under how many curves one forward pass can score some examples.
+
+        Args:
+            example_ids: The examples; all of them when ``None``.
+
+        Returns:
+            The number of candidates, at least 1 although the examples may need several forward passes.
+
+        Raises:
+            TaskError: An example id is unknown.
+        """
+        rows = [self._rows[name] for name in self._chosen(example_ids)]
+        lengths = [pack.n_tokens for pack in pack_rows(rows, share_prefixes=self._share_prefixes)]
+        return max(1, self.batch_tokens // (max(lengths, default=1) * max(1, len(lengths))))
+
+    def smaller(self) -> "ModelProblem | None":
+        """Return the same problem with half of ``batch_tokens``, see `Problem.smaller`.
+
+        Returns:
+            The problem, which shares model and examples with this one; ``None`` where the largest forward pass
+            would stay what it is, that of a single long example or of examples about one text.
+        """
+        halved = copy.copy(self)
+        halved.batch_tokens = self.batch_tokens // 2
+        return halved if halved._largest_batch() < self._largest_batch() else None
+
+    def _largest_batch(self) -> int:
+        """Return the tokens of the largest forward pass of any number of candidates."""
+        return max(length * max(1, self.batch_tokens // length) for length in self._pack_lengths)
+
+    def _chosen(self, example_ids: Sequence[str] | None) -> tuple[str, ...]:
         ids = self.example_ids if example_ids is None else tuple(example_ids)
         unknown = [name for name in ids if name not in self._rows]
         if unknown:
@@ -144,18 +199,24 @@ class ModelProblem(Problem):
                 f"Expected ids among the {len(self._rows)} examples of this problem, but got {unknown[0]!r}. "
                 "See its example_ids."
             )
-        with patch_rope(self._loaded.model, divisors):
-            scores = score_answers(
-                self._loaded.model,
-                [self._rows[name] for name in ids],
-                batch_tokens=self._batch_tokens,
-                share_prefixes=self._share_prefixes,
-            )
-        wrong = np.flatnonzero(~np.isfinite(scores.log_probability))
+        return ids
+
+    def _evaluate(self, curves: npt.NDArray[np.float64], ids: tuple[str, ...]) -> AnswerScores:
+        """Return both metrics, each ``(n_candidates, n_examples)``."""
+        scores = score_answers(
+            self._loaded.model,
+            [self._rows[name] for name in ids],
+            scales=curves,
+            batch_tokens=self.batch_tokens,
+            share_prefixes=self._share_prefixes,
+        )
+        wrong = np.argwhere(~np.isfinite(scores.log_probability))
         if wrong.size:
+            candidate, row = wrong[0]
+            of = f" under candidate {candidate}" if len(curves) > 1 else ""
             raise EvaluationError(
-                f"Expected finite log-probabilities, but got {scores.log_probability[wrong[0]]} for example "
-                f"{ids[wrong[0]]!r} and {wrong.size} of {len(ids)} in all. With float16, try bfloat16 or "
-                "float32."
+                f"Expected finite log-probabilities, but got {scores.log_probability[candidate, row]} for example "
+                f"{ids[row]!r}{of} and {len(wrong)} of {scores.log_probability.size} in all. With float16, try "
+                "bfloat16 or float32."
             )
         return scores

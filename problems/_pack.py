@@ -65,15 +65,32 @@ def pack_rows(rows: Sequence[EncodedExample], *, share_prefixes: bool) -> list[P
     return sorted(packs, key=lambda pack: -pack.n_tokens)
 
 
-def batches(packs: Sequence[Pack], batch_tokens: int) -> Iterator[list[Pack]]:
-    """Yield packs of similar length, longest first.
+@dataclass(frozen=True)
+class Batch:
+    """One forward pass: every one of its packs under the curve of every one of its candidates.
+
+    Attributes:
+        packs: The packs.
+        candidates: Numbers of the candidates.
+    """
+
+    packs: tuple[Pack, ...]
+    candidates: range
+
+
+def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> Iterator[Batch]:
+    """Yield the forward passes that score packs under the curves of some candidates.
+
+    Every candidate meets a pack in batches of one shape. So candidates stay comparable in half precision,
+    where the shape of a batch shows in its results.
 
     Args:
         packs: The packs, longest first.
         batch_tokens: Tokens of one batch, padding included; a longer pack is a batch of its own.
+        n_candidates: Number of candidates.
 
     Yields:
-        The packs of one batch.
+        Packs of similar length, longest first, and as many candidates as go with them.
 
     Raises:
         TaskError: ``batch_tokens`` is not a positive integer.
@@ -81,8 +98,12 @@ def batches(packs: Sequence[Pack], batch_tokens: int) -> Iterator[list[Pack]]:
     check_count("batch_tokens", batch_tokens)
     start = 0
     while start < len(packs):
-        n_packs = max(1, batch_tokens // packs[start].n_tokens)
-        yield list(packs[start : start + n_packs])
+        n_entries = max(1, batch_tokens // packs[start].n_tokens)
+        # Only a divisor gives all candidates equal company.
+        n_together = max(n for n in range(1, min(n_candidates, n_entries) + 1) if n_candidates % n == 0)
+        n_packs = n_entries // n_together
+        for first in range(0, n_candidates, n_together):
+            yield Batch(tuple(packs[start : start + n_packs]), range(first, first + n_together))
         start += n_packs
 
 

@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from lpes_evo.errors import ScalesError
+from lpes_evo.scales import check_scales
 
 
 class Problem(ABC):
@@ -23,6 +27,14 @@ class Problem(ABC):
     example_ids: tuple[str, ...]
     groups: tuple[str, ...]
 
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """What each example is made of, ``(n_examples,)``; examples of one source are not independent.
+
+        Every example is a source of its own, unless a problem assigns others.
+        """
+        return self.example_ids
+
     @abstractmethod
     def score(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
@@ -39,3 +51,78 @@ class Problem(ABC):
         Raises:
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
         """
+
+    def score_many(
+        self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Score the examples under several curves, one after the other unless a problem knows a faster way.
+
+        Args:
+            scales: The curves, ``(n_candidates, n_layers)``.
+            example_ids: The examples to score, in this order; all of them when ``None``.
+
+        Returns:
+            One score per curve and example, ``(n_candidates, n_examples)``.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+        """
+        if np.ndim(scales) != 2 or not len(scales):
+            raise _not_several(np.shape(scales), self.n_layers)
+        return np.array([self.score(curve, example_ids) for curve in scales], dtype=np.float64)
+
+    def smaller(self) -> "Problem | None":
+        """Return the same problem with half the batch, for a device whose memory does not suffice.
+
+        Returns:
+            The problem, which shares its data with this one; ``None`` where there is nothing to halve.
+        """
+        return None
+
+
+def check_curve(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
+    """Return one curve as float64 after checking it.
+
+    Args:
+        scales: The scales of one candidate, ``(n_layers,)``.
+        n_layers: Number of layers.
+
+    Returns:
+        The scales, ``(n_layers,)``.
+
+    Raises:
+        ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+    """
+    curve = check_scales(scales, n_layers)
+    if curve.ndim != 1:
+        raise ScalesError(
+            f"Expected scales of shape (n_layers,) = ({n_layers},), but got {curve.shape}. "
+            "Score one curve at a time, or several with score_many."
+        )
+    return curve
+
+
+def check_curves(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
+    """Return several curves as float64 after checking them.
+
+    Args:
+        scales: The scales of the candidates, ``(n_candidates, n_layers)``.
+        n_layers: Number of layers.
+
+    Returns:
+        The scales, ``(n_candidates, n_layers)``.
+
+    Raises:
+        ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+    """
+    curves = check_scales(scales, n_layers)
+    if curves.ndim != 2:
+        raise _not_several(curves.shape, n_layers)
+    return curves
+
+
+def _not_several(shape: tuple[int, ...], n_layers: int) -> ScalesError:
+    return ScalesError(
+        f"Expected scales of shape (n_candidates, n_layers) = (n, {n_layers}) with n >= 1, but got {shape}. "
+        "Score one curve with score."
+    )

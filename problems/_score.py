@@ -1,6 +1,7 @@
 """Teacher forcing: the log-probability of known answers, and whether greedy decoding gives them."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -9,12 +10,11 @@ import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
-from lpes_evo.problems._pack import Pack, batches, pack_rows
+from lpes_evo.problems._pack import Batch, Pack, batches, pack_rows
 
 if TYPE_CHECKING:
     import torch
 
-DEFAULT_BATCH_TOKENS = 8192
 PaddingSide = Literal["right", "left"]
 
 
@@ -24,33 +24,49 @@ class AnswerScores:
 
     Attributes:
         log_probability: Mean log-probability of the answer's tokens given the prompt, in nats per token,
-            ``(n_examples,)``; not finite where the model's output is not.
-        correct: Whether greedy decoding gives the answer, ``(n_examples,)``.
+            ``(n_examples,)`` or ``(n_candidates, n_examples)``; not finite where the model's output is not.
+        correct: Whether greedy decoding gives the answer, of the same shape.
     """
 
     log_probability: npt.NDArray[np.float64]
     correct: npt.NDArray[np.bool_]
 
 
+def default_batch_tokens(device_type: str) -> int:
+    """Return the tokens of one forward pass that suit a kind of device.
+
+    Args:
+        device_type: Kind of device, as torch names it.
+
+    Returns:
+        Enough tokens to keep a GPU busy; on a CPU, few enough to stay in its cache.
+    """
+    return 16384 if device_type == "cuda" else 1024
+
+
 def score_answers(
     model: Any,
     rows: Sequence[EncodedExample],
     *,
-    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    scales: npt.NDArray[np.float64] | None = None,
+    batch_tokens: int | None = None,
     share_prefixes: bool = False,
     padding_side: PaddingSide = "right",
     pad_id: int = 0,
 ) -> AnswerScores:
     """Score the answers of examples by one forward pass over prompt and answer.
 
-    Rows are sorted by length and cut into batches. Only logits at the answers are computed, and the
-    log-softmax is float32 whatever the model's dtype. In float32 neither the batch size nor sharing changes a
-    result beyond rounding.
+    Rows are sorted by length and cut into batches, see `batches`. Only logits at the answers are computed, and
+    the log-softmax is float32 whatever the model's dtype. In float32 neither the batch size, nor the company
+    of other candidates, nor sharing changes a result beyond rounding.
 
     Args:
         model: A causal language model of transformers, in evaluation mode.
         rows: Token ids of the examples, ``n_examples`` of them.
-        batch_tokens: Tokens of one forward pass, padding included; a longer row is a batch of its own.
+        scales: Position divisors of some candidates, ``(n_candidates, n_layers)``; the model is patched for
+            the time of the call. ``None`` scores the model as it is.
+        batch_tokens: Tokens of one forward pass, padding included; a longer row is a batch of its own. ``None``
+            chooses by the kind of device, see `default_batch_tokens`.
         share_prefixes: Whether rows that begin alike share one run over their common beginning. It needs a
             model in which tokens meet in attention alone, under a mask given from outside; see
             `sharing_is_sound`.
@@ -59,34 +75,56 @@ def score_answers(
         pad_id: Token that fills the padding; it changes nothing.
 
     Returns:
-        The scores, in the order of the rows.
+        The scores, in the order of the rows: ``(n_examples,)``, or ``(n_candidates, n_examples)`` with
+        ``scales``.
 
     Raises:
         TaskError: ``batch_tokens`` is not a positive integer, ``padding_side`` is unknown, or it is ``left`` together
             with ``share_prefixes``.
+        ScalesError: The scales have the wrong shape, or a value that is not finite or outside 1e-6 to 1e6.
     """
     import torch
+
+    from lpes_evo.rope import patch_rope
 
     if padding_side not in get_args(PaddingSide) or (share_prefixes and padding_side == "left"):
         raise TaskError(
             f"Expected padding_side to be right, or left without share_prefixes, but got {padding_side!r} and "
             f"share_prefixes={share_prefixes}."
         )
-    log_probability = np.empty(len(rows), dtype=np.float64)
-    correct = np.empty(len(rows), dtype=np.bool_)
+    if batch_tokens is None:
+        batch_tokens = default_batch_tokens(model.device.type)
+    n_candidates = 1 if scales is None else len(scales)
+    log_probability = np.empty((n_candidates, len(rows)), dtype=np.float64)
+    correct = np.empty((n_candidates, len(rows)), dtype=np.bool_)
+    packs = pack_rows(rows, share_prefixes=share_prefixes)
     # Results stay on the device until the last batch is launched, so that the device never waits for the host.
     pending = []
-    with torch.inference_mode():
-        for packs in batches(pack_rows(rows, share_prefixes=share_prefixes), batch_tokens):
-            indices = [index for pack in packs for index in pack.indices]
-            pending.append((indices, answer_scores(model, packs, padding_side=padding_side, pad_id=pad_id)))
-    for indices, (mean, greedy) in pending:
-        log_probability[indices] = mean.cpu().numpy()
-        correct[indices] = greedy.cpu().numpy()
+    with nullcontext() if scales is None else patch_rope(model, scales) as patch, torch.inference_mode():
+        for batch in batches(packs, batch_tokens, n_candidates):
+            if scales is not None and patch is not None and n_candidates > 1:
+                patch.set(_curves_of(batch, scales))
+            scores = answer_scores(
+                model, batch.packs, len(batch.candidates), padding_side=padding_side, pad_id=pad_id
+            )
+            pending.append((batch, scores))
+    for batch, (mean, greedy) in pending:
+        candidates = slice(batch.candidates.start, batch.candidates.stop)
+        indices = [index for pack in batch.packs for index in pack.indices]
+        log_probability[candidates, indices] = mean.cpu().numpy()
+        correct[candidates, indices] = greedy.cpu().numpy()
+    if scales is None:
+        return AnswerScores(log_probability[0], correct[0])
     return AnswerScores(log_probability, correct)
 
 
-def sharing_is_sound(model: Any, rows: Sequence[EncodedExample]) -> bool:
+def _curves_of(batch: Batch, scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the scales of every entry of a batch, candidates outermost; of one candidate, a single curve."""
+    curves = scales[batch.candidates.start : batch.candidates.stop]
+    return curves if len(curves) == 1 else np.repeat(curves, len(batch.packs), axis=0)
+
+
+def sharing_is_sound(model: Any, rows: Sequence[EncodedExample], *, batch_tokens: int | None = None) -> bool:
     """Return whether a model gives the same scores with and without shared prefixes.
 
     Recurrent layers carry tokens of one segment into the next, and some families build their own mask from
@@ -95,6 +133,7 @@ def sharing_is_sound(model: Any, rows: Sequence[EncodedExample]) -> bool:
     Args:
         model: The model.
         rows: Token ids of the examples that will be scored.
+        batch_tokens: Tokens of one forward pass, see `score_answers`.
 
     Returns:
         Whether the scores agree; ``False`` where no two rows begin alike or the model refuses the mask.
@@ -106,9 +145,11 @@ def sharing_is_sound(model: Any, rows: Sequence[EncodedExample]) -> bool:
     # beginning can hide that from the comparison below.
     if shared is None or any(isinstance(module, torch.nn.Conv1d) for module in model.modules()):
         return False
-    plain = score_answers(model, shared.rows)
+    plain = score_answers(model, shared.rows, batch_tokens=batch_tokens)
     try:
-        packed = score_answers(model, shared.rows, share_prefixes=True)
+        packed = score_answers(model, shared.rows, batch_tokens=batch_tokens, share_prefixes=True)
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
         # What a family raises for a mask it does not know depends on the family.
         return False
@@ -117,23 +158,31 @@ def sharing_is_sound(model: Any, rows: Sequence[EncodedExample]) -> bool:
 
 
 def answer_scores(
-    model: Any, packs: Sequence[Pack], *, padding_side: PaddingSide = "right", pad_id: int = 0
+    model: Any,
+    packs: Sequence[Pack],
+    n_candidates: int = 1,
+    *,
+    padding_side: PaddingSide = "right",
+    pad_id: int = 0,
 ) -> "tuple[torch.Tensor, torch.Tensor]":
     """Score one batch; gradients flow where the caller has not switched them off.
 
     Args:
         model: A causal language model of transformers.
         packs: The packs of the batch.
+        n_candidates: How often the packs stand in the batch; the model tells the candidates apart by the
+            scales of its patch.
         padding_side: Side on which shorter packs are padded.
         pad_id: Token that fills the padding.
 
     Returns:
-        For each row, pack by pack: mean log-probability of the answer in nats per token, ``(n_rows,)``
-        float32, and whether greedy decoding gives it, ``(n_rows,)`` bool.
+        For each candidate and row, pack by pack: mean log-probability of the answer in nats per token,
+        ``(n_candidates, n_rows)`` float32, and whether greedy decoding gives it, ``(n_candidates, n_rows)``
+        bool.
     """
     import torch
 
-    layout = _Layout(packs, padding_side, pad_id)
+    layout = _Layout(packs, n_candidates, padding_side, pad_id)
     device = model.device
     inputs = {name: torch.from_numpy(values).to(device) for name, values in layout.inputs.items()}
     if layout.shares:
@@ -145,22 +194,26 @@ def answer_scores(
     chosen = log_probabilities.gather(-1, wanted[..., None])[..., 0]
     mean = torch.where(used, chosen, 0.0).sum(dim=-1) / used.sum(dim=-1)
     greedy = ((logits.argmax(dim=-1) == wanted) | ~used).all(dim=-1) & torch.isfinite(mean)
-    return mean, greedy
+    return mean.view(n_candidates, -1), greedy.view(n_candidates, -1)
 
 
 class _Layout:
     """Where the tokens of a batch of packs stand, and where their answers are read.
 
+    The packs stand in the batch once for each candidate, candidates outermost; an entry is one pack of one candidate.
+
     Attributes:
-        inputs: Arrays for the model by name, each ``(n_packs, width)``.
-        segments: Segment of each token, ``(n_packs, width)``: 0 for the shared prefix, -1 for padding.
+        inputs: Arrays for the model by name, each ``(n_entries, width)``.
+        segments: Segment of each token, ``(n_entries, width)``: 0 for the shared prefix, -1 for padding.
         shares: Whether a pack has several rows.
-        places: Pack and place of each answer token's logits, each ``(n_rows, n_answer)``.
-        targets: Answer tokens, ``(n_rows, n_answer)``.
-        counted: Which of them are real, ``(n_rows, n_answer)``.
+        places: Entry and place of each answer token's logits, each ``(n_candidates * n_rows, n_answer)``.
+        targets: Answer tokens, ``(n_candidates * n_rows, n_answer)``.
+        counted: Which of them are real, ``(n_candidates * n_rows, n_answer)``.
     """
 
-    def __init__(self, packs: Sequence[Pack], padding_side: PaddingSide, pad_id: int) -> None:
+    def __init__(
+        self, packs: Sequence[Pack], n_candidates: int, padding_side: PaddingSide, pad_id: int
+    ) -> None:
         width = max(pack.n_tokens for pack in packs)
         rows = [row for pack in packs for row in pack.rows]
         answers = (len(rows), max(len(row.answer_ids) for row in rows))
@@ -193,6 +246,16 @@ class _Layout:
                 self.counted[number, :length] = True
                 number += 1
                 start = end
+        if n_candidates > 1:
+            ids, positions, self.segments, self.targets, self.counted = (
+                np.tile(values, (n_candidates, 1))
+                for values in (ids, positions, self.segments, self.targets, self.counted)
+            )
+            first_entries = np.repeat(np.arange(n_candidates) * len(packs), len(rows))[:, None]
+            self.places = (
+                np.tile(self.places[0], (n_candidates, 1)) + first_entries,
+                np.tile(self.places[1], (n_candidates, 1)),
+            )
         self.inputs = {"input_ids": ids}
         if self.shares or padding_side == "left":
             self.inputs["position_ids"] = positions

@@ -42,6 +42,30 @@ def test_scales_that_do_not_fit_are_refused(problem, scales):
 
 
 @pytest.mark.parametrize("problem", [TargetCurveProblem([1.0, 1.5, 2.0]), BrachistochroneProblem(3)])
+def test_several_curves_score_what_each_scores_alone(problem):
+    curves = np.array([[1.0, 1.5, 2.0], [1.5, 1.5, 1.0]])
+    ids = problem.example_ids[::-1]
+    for chosen in (None, ids):
+        scores = problem.score_many(curves, chosen)
+        assert (scores.shape, scores.dtype) == ((2, len(ids)), np.float64)
+        np.testing.assert_array_equal(scores, [problem.score(curve, chosen) for curve in curves])
+
+
+@pytest.mark.parametrize("scales", [[1.0, 1.5, 2.0], 1.0, np.empty((0, 3)), np.ones((1, 1, 3))])
+def test_several_curves_that_are_no_table_are_refused(scales):
+    with pytest.raises(
+        ScalesError, match=r"scales of shape \(n_candidates, n_layers\) = \(n, 3\) with n >= 1"
+    ):
+        BrachistochroneProblem(3).score_many(scales)
+
+
+def test_every_example_is_a_source_of_its_own_and_there_is_no_batch_to_halve():
+    problem = TargetCurveProblem([1.0, 1.5, 2.0])
+    assert problem.sources == problem.example_ids == ("layer-0", "layer-1", "layer-2")
+    assert problem.smaller() is None
+
+
+@pytest.mark.parametrize("problem", [TargetCurveProblem([1.0, 1.5, 2.0]), BrachistochroneProblem(3)])
 def test_an_unknown_example_is_refused(problem):
     with pytest.raises(TaskError, match="Expected example ids among .* but got 'nonsense'"):
         problem.score(np.ones(3), ["nonsense"])

@@ -1,4 +1,6 @@
 import dataclasses
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -6,10 +8,12 @@ import torch
 
 from lpes_evo.errors import EvaluationError, ScalesError, TaskError
 from lpes_evo.problems import ModelProblem, NeedleTask, aggregate, data_hash, encode_examples, score_answers
+from lpes_evo.problems._score import default_batch_tokens
 from lpes_evo.rope import patch_rope
 from tests.conftest import build_llama
 
 SCALES = np.array([1.3, 0.8, 1.1])
+CURVES = np.array([SCALES, np.ones(3), [0.7, 0.9, 2.0], [1.2, 1.2, 1.2]])
 
 
 def examples(n_per_position=2, positions=(0.0, 0.5, 1.0), **options):
@@ -63,6 +67,119 @@ def test_accuracy_is_one_where_greedy_decoding_is_right(tiny_loaded):
     assert problem.score(SCALES).tolist() == problem.evaluate(SCALES).correct.astype(float).tolist()
 
 
+@pytest.mark.parametrize("metric", ["log_probability", "accuracy"])
+@pytest.mark.parametrize("share_prefixes", [True, False])
+@pytest.mark.parametrize("batch_tokens", [1, 3000, 100_000])
+def test_several_candidates_score_what_each_scores_alone(tiny_loaded, metric, share_prefixes, batch_tokens):
+    options = {"metric": metric, "share_prefixes": share_prefixes}
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=batch_tokens, **options)
+    alone = ModelProblem(tiny_loaded, examples(), batch_tokens=1, **options)
+    scores = problem.score_many(CURVES)
+    assert (scores.shape, scores.dtype) == ((4, 6), np.float64)
+    np.testing.assert_allclose(scores, [alone.score(curve) for curve in CURVES], atol=1e-5)
+    chosen = problem.example_ids[4:1:-1]
+    np.testing.assert_allclose(problem.score_many(CURVES, chosen), scores[:, 4:1:-1], atol=1e-5)
+
+
+def shapes_of_passes(loaded, call):
+    shapes = []
+    handle = loaded.model.register_forward_pre_hook(
+        lambda _model, _arguments, options: shapes.append(tuple(options["input_ids"].shape)), with_kwargs=True
+    )
+    try:
+        call()
+    finally:
+        handle.remove()
+    return shapes
+
+
+def test_forward_passes_depend_on_the_number_of_candidates_and_not_on_their_scales(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=3000)
+    chosen = problem.example_ids[:2]
+    ordinary = shapes_of_passes(tiny_loaded, lambda: problem.score_many(CURVES, chosen))
+    assert shapes_of_passes(tiny_loaded, lambda: problem.score_many(np.full((4, 3), 1.5), chosen)) == ordinary
+    assert shapes_of_passes(tiny_loaded, lambda: problem.score_many(CURVES[:3], chosen)) != ordinary
+
+
+def test_as_many_candidates_as_fit_share_one_forward_pass(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=20_000)
+    n_fit = problem.n_candidates_that_fit(problem.example_ids[:3])
+    assert n_fit > problem.n_candidates_that_fit() > 1
+    for ids, n_candidates in ((problem.example_ids[:3], n_fit), (None, problem.n_candidates_that_fit())):
+        for more in (0, 1):
+            curves = np.ones((n_candidates + more, 3))
+            shapes = shapes_of_passes(
+                tiny_loaded, lambda curves=curves, ids=ids: problem.score_many(curves, ids)
+            )
+            assert (len(shapes) == 1) == (not more)
+    assert ModelProblem(tiny_loaded, examples(), batch_tokens=1).n_candidates_that_fit() == 1
+
+
+def test_the_batch_suits_the_device_where_none_is_given(tiny_loaded):
+    assert ModelProblem(tiny_loaded, examples()).batch_tokens == default_batch_tokens("cpu")
+    assert default_batch_tokens("cuda") > default_batch_tokens("cpu")
+    assert ModelProblem(tiny_loaded, examples(), batch_tokens=700).batch_tokens == 700
+
+
+def test_a_smaller_problem_has_half_the_batch_and_runs_no_model_to_get_it(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=8000)
+    halves = []
+    assert shapes_of_passes(tiny_loaded, lambda: halves.append(problem.smaller())) == []
+    (half,) = halves
+    assert (problem.batch_tokens, half.batch_tokens) == (8000, 4000)
+    assert (half.example_ids, half.sources, half.data_hash) == (
+        problem.example_ids,
+        problem.sources,
+        problem.data_hash,
+    )
+    clean = ModelProblem(tiny_loaded, examples(), batch_tokens=4000)
+    assert half.score_many(CURVES).tolist() == clean.score_many(CURVES).tolist()
+    largest = [
+        max(
+            rows * width
+            for rows, width in shapes_of_passes(tiny_loaded, lambda p=p: p.score_many(np.ones((12, 3))))
+        )
+        for p in (problem, half)
+    ]
+    assert largest[1] < 0.6 * largest[0]
+
+
+def test_a_batch_of_one_long_example_cannot_be_halved(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=8000)
+    sizes = [problem.batch_tokens]
+    while (problem := problem.smaller()) is not None:
+        sizes.append(problem.batch_tokens)
+    assert sizes == [8000, 4000, 2000, 1000][: len(sizes)]
+    assert len(sizes) > 1
+    assert ModelProblem(tiny_loaded, examples(), batch_tokens=1).smaller() is None
+
+
+def test_a_score_that_runs_out_of_memory_leaves_nothing_behind(tiny_loaded):
+    ids = torch.arange(2, 40)[None]
+    before = tiny_loaded.model(ids).logits
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=1)
+    held = []
+
+    def fill_memory(_layer, arguments, output):
+        held.append(weakref.ref(output))
+        if len(held) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    handle = tiny_loaded.model.model.layers[1].register_forward_hook(fill_memory)
+    # What only the collector of cycles frees would still fill the device when the batch is tried again.
+    gc.disable()
+    try:
+        with pytest.raises(
+            torch.OutOfMemoryError, match=r"^CUDA out of memory\. Tried to allocate 2.00 GiB\.$"
+        ):
+            problem.score_many(CURVES)
+        assert [reference() for reference in held] == [None, None]
+    finally:
+        gc.enable()
+        handle.remove()
+    assert torch.equal(tiny_loaded.model(ids).logits, before)
+
+
 def test_the_model_is_untouched_after_a_score_and_after_an_error(tiny_loaded):
     ids = torch.arange(2, 40)[None]
     before = tiny_loaded.model(ids).logits
@@ -81,12 +198,32 @@ def test_the_model_is_untouched_after_a_score_and_after_an_error(tiny_loaded):
         ([1.0, 1.0, 0.0], "finite and positive, but got 0.0 at layer 2"),
         ([-1.0, 1.0, 1.0], "finite and positive, but got -1.0 at layer 0"),
         (1.0, r"shape \(n_layers,\) = \(3,\)"),
-        ([[1.0, 1.0, 1.0]], r"but got \(1, 3\). Score one curve at a time"),
+        ([[1.0, 1.0, 1.0]], r"but got \(1, 3\). Score one curve at a time, or several with score_many"),
     ],
 )
 def test_bad_scales_are_refused(tiny_loaded, scales, message):
+    problem = ModelProblem(tiny_loaded, examples())
     with pytest.raises(ScalesError, match=message):
-        ModelProblem(tiny_loaded, examples()).score(scales)
+        problem.score(scales)
+    with pytest.raises(ScalesError, match=message):
+        problem.evaluate(scales)
+
+
+@pytest.mark.parametrize(
+    ("scales", "message"),
+    [
+        (
+            [1.0, 1.0, 1.0],
+            r"\(n_candidates, n_layers\) = \(n, 3\) with n >= 1, but got \(3,\). Score one curve with",
+        ),
+        (np.empty((0, 3)), r"but got \(0, 3\)"),
+        ([[1.0, 1.0]], r"but got \(1, 2\)"),
+        ([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]], "finite and positive, but got 0.0 at layer 1"),
+    ],
+)
+def test_bad_scales_of_several_candidates_are_refused(tiny_loaded, scales, message):
+    with pytest.raises(ScalesError, match=message):
+        ModelProblem(tiny_loaded, examples()).score_many(scales)
 
 
 def test_output_that_is_not_finite_is_an_error_that_names_the_example(tiny_loaded):
@@ -95,6 +232,8 @@ def test_output_that_is_not_finite_is_an_error_that_names_the_example(tiny_loade
     problem = ModelProblem(dataclasses.replace(tiny_loaded, model=model), examples())
     with pytest.raises(EvaluationError, match="got nan for example 'needle/search/0/0/0/0.0' and 6 of 6"):
         problem.score(SCALES)
+    with pytest.raises(EvaluationError, match="'needle/search/0/0/0/0.0' under candidate 0 and 24 of 24"):
+        problem.score_many(CURVES)
 
 
 def test_long_examples_are_refused_or_skipped_and_counted(tiny_loaded):

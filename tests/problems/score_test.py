@@ -6,6 +6,7 @@ from lpes_evo.errors import TaskError
 from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
 from lpes_evo.problems._pack import batches, pack_rows
 from lpes_evo.problems._score import answer_scores
+from lpes_evo.rope import patch_rope, repair_frequencies
 from tests.conftest import build_llama
 
 
@@ -88,10 +89,12 @@ def family(name):
         "num_key_value_heads": 1,
         "head_dim": 16,
         "pad_token_id": 0,
+        "initializer_range": 0.2,
     }
     special = {
         "gemma2": {"final_logit_softcapping": 2.0, "sliding_window": 8},
         "cohere": {"logit_scale": 0.3},
+        "gptj": {"rotary_dim": 8},
     }
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(
@@ -160,8 +163,6 @@ def test_rows_about_one_text_share_its_run_and_keep_their_scores(name, batch_tok
 
 
 def test_sharing_holds_under_scales_and_with_eager_attention():
-    from lpes_evo.rope import patch_rope
-
     model, rows = family("llama"), rows_about_texts()
     for attention in ("sdpa", "eager"):
         model.set_attn_implementation(attention)
@@ -185,6 +186,18 @@ def test_a_text_is_forwarded_once_for_all_its_questions():
 def test_sharing_is_refused_where_it_would_change_scores(name):
     # A sliding window of 8 tokens that the model builds itself, and layers that carry a state.
     assert not sharing_is_sound(family(name), rows_about_texts())
+
+
+def test_memory_that_ends_while_sharing_is_tried_is_no_verdict_on_the_model():
+    model, rows = family("llama"), rows_about_texts()
+
+    def refuse_masks(_model, _arguments, options):
+        if "attention_mask" in options:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.register_forward_pre_hook(refuse_masks, with_kwargs=True)
+    with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory\."):
+        sharing_is_sound(model, rows)
 
 
 def test_rows_with_nothing_in_common_are_not_shared():
@@ -219,11 +232,76 @@ def test_gradients_flow_through_the_scores_of_a_batch():
 
 def test_batches_hold_rows_of_similar_length_longest_first():
     rows = random_rows(30)
-    groups = list(batches(pack_rows(rows, share_prefixes=False), 80))
+    groups = [batch.packs for batch in batches(pack_rows(rows, share_prefixes=False), 80)]
     lengths = [[pack.n_tokens for pack in group] for group in groups]
     assert sorted(index for group in groups for pack in group for index in pack.indices) == list(range(30))
     assert all(max(group) * len(group) <= 80 for group in lengths)
     assert sum(lengths, []) == sorted((row.n_tokens for row in rows), reverse=True)  # noqa: RUF017
+
+
+@pytest.mark.parametrize("n_candidates", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("batch_tokens", [1, 80, 300, 10_000])
+def test_every_candidate_meets_every_pack_once_in_batches_of_one_shape(n_candidates, batch_tokens):
+    packs = pack_rows(rows_about_texts(), share_prefixes=True)
+    met = {candidate: [] for candidate in range(n_candidates)}
+    for batch in batches(packs, batch_tokens, n_candidates):
+        n_entries = len(batch.packs) * len(batch.candidates)
+        assert n_entries == 1 or n_entries * batch.packs[0].n_tokens <= batch_tokens
+        for candidate in batch.candidates:
+            met[candidate] += [(pack, n_entries, batch.packs[0].n_tokens) for pack in batch.packs]
+    assert [pack for pack, _, _ in met[0]] == packs
+    assert all(companies == met[0] for companies in met.values())
+
+
+def test_candidates_that_fit_share_one_forward_pass():
+    packs = pack_rows(random_rows(4), share_prefixes=False)
+    (batch,) = batches(packs, 5 * 4 * packs[0].n_tokens, 5)
+    assert (batch.packs, batch.candidates) == (tuple(packs), range(5))
+    in_three_passes = batches(packs[:1], 2 * packs[0].n_tokens, 6)
+    assert [batch.candidates for batch in in_three_passes] == [range(2), range(2, 4), range(4, 6)]
+
+
+CURVES = np.array([[1.0, 1.0], [0.6, 1.7], [1.3, 0.8], [2.5, 0.4], [0.6, 1.7]])
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "cohere", "gpt_neox", "phi3", "gemma2", "gptj"])
+@pytest.mark.parametrize("batch_tokens", [1, 90, 230, 10_000])
+def test_candidates_in_one_forward_pass_score_what_they_score_alone(name, batch_tokens):
+    model, rows = family(name), rows_about_texts()
+    share = sharing_is_sound(model, rows)
+    assert share == (name != "gemma2")
+    together = score_answers(model, rows, scales=CURVES, batch_tokens=batch_tokens, share_prefixes=share)
+    assert together.log_probability.shape == together.correct.shape == (5, len(rows))
+    for candidate, curve in enumerate(CURVES):
+        with patch_rope(model, curve):
+            means, correct = reference(model, rows)
+        np.testing.assert_allclose(together.log_probability[candidate], means, atol=1e-5)
+        assert together.correct[candidate].tolist() == correct.tolist()
+    assert np.abs(np.diff(together.log_probability[:4], axis=0)).max(axis=1).min() > 1e-3
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_candidates_share_passes_under_every_padding_and_attention(padding_side, attention):
+    model, rows = family("llama"), random_rows(n_vocabulary=64)
+    model.set_attn_implementation(attention)
+    scores = score_answers(model, rows, scales=CURVES, batch_tokens=400, padding_side=padding_side)
+    for candidate, curve in enumerate(CURVES):
+        alone = score_answers(model, rows, scales=curve[None], batch_tokens=1)
+        np.testing.assert_allclose(
+            scores.log_probability[candidate], alone.log_probability[0], atol=1e-5, strict=True
+        )
+
+
+def test_equal_candidates_of_one_call_score_alike_in_half_precision():
+    model, rows = family("llama").to(torch.bfloat16), rows_about_texts()
+    repair_frequencies(model)
+    for batch_tokens in (90, 230, 10_000):
+        scores = score_answers(
+            model, rows, scales=CURVES, batch_tokens=batch_tokens, share_prefixes=True
+        ).log_probability
+        assert scores[1].tolist() == scores[4].tolist()
+        assert scores[1].tolist() != scores[2].tolist()
 
 
 def test_a_batch_without_tokens_is_refused():
