@@ -115,8 +115,9 @@ class SearchSettings(Settings):
     """The evolutionary search.
 
     Attributes:
-        algorithm: ``ga`` is a (mu + lambda) genetic algorithm, ``nsga2`` keeps the begin, middle and end sets as
-            three objectives, ``random`` draws curves without learning from them.
+        algorithm: ``ga`` is a (mu + lambda) genetic algorithm, ``steady-state`` a (mu + 1) one without generations,
+            ``nsga2`` keeps the begin, middle and end sets as three objectives, ``random`` draws curves without
+            learning from them.
         aggregate: How the three sets become one fitness value: their ``mean`` or their ``min``; ``nsga2`` takes
             all three.
         population_size: Parents that survive each generation (mu), and size of the initial population.
@@ -127,9 +128,16 @@ class SearchSettings(Settings):
         crossover_probability: Chance that an offspring has two parents.
         mutation_probability: Chance that an offspring is mutated; one that crossover left unchanged always is.
         max_failures: Failed evaluations in a row that stop the run.
+        in_flight: Candidates of a steady-state search whose results may be outstanding at once; at least the number of
+            workers keeps all of them busy.
+        racing: Whether a candidate stops early when it is clearly worse than a parent, see `lpes_evo.racing`.
+        race_level: Level of the test that stops a candidate.
+        race_block: Sources of examples that are scored between two tests; where every source belongs to one set, that
+            many of each set.
+        race_against: The parent that a candidate is raced against.
     """
 
-    algorithm: Literal["ga", "nsga2", "random"] = "ga"
+    algorithm: Literal["ga", "steady-state", "nsga2", "random"] = "ga"
     aggregate: Literal["mean", "min"] = "mean"
     population_size: int = Field(default=24, ge=2, strict=True)
     offspring_size: int = Field(default=16, ge=1, strict=True)
@@ -139,6 +147,11 @@ class SearchSettings(Settings):
     crossover_probability: float = Field(default=0.6, ge=0, le=1)
     mutation_probability: float = Field(default=0.8, ge=0, le=1)
     max_failures: int = Field(default=5, ge=1, strict=True)
+    in_flight: int = Field(default=16, ge=1, strict=True)
+    racing: bool = True
+    race_level: float = Field(default=0.05, gt=0, lt=0.5)
+    race_block: int = Field(default=2, ge=1, strict=True)
+    race_against: Literal["best", "median", "worst"] = "median"
 
     @model_validator(mode="after")
     def _constants_fit(self) -> "SearchSettings":

@@ -20,18 +20,23 @@ class Evaluation:
     """What is known about one genome after its evaluation.
 
     Attributes:
-        values: Fitness values, one per objective, larger is better; empty when the evaluation failed.
-        scores: Score of each search example, in the order of the problem's example ids; empty when it failed.
+        values: Fitness values, one per objective, larger is better; empty unless the status is ``"ok"``.
+        scores: Score of each search example, in the order of the problem's example ids; of a raced-out evaluation, of
+            the examples in ``scored``; empty when it failed.
         seconds: Wall-clock time of the evaluation.
-        status: ``"ok"`` or ``"failed"``.
+        status: ``"ok"``, ``"failed"``, or ``"raced"`` when it was stopped early as worse than a parent.
         error: The traceback of a failed evaluation, else ``None``.
+        scored: Indices into the problem's example ids of the scores of a raced-out evaluation, else empty.
+        halvings: How often the batch was halved because the device ran out of memory.
     """
 
     values: tuple[float, ...]
     scores: tuple[float, ...]
     seconds: float
-    status: Literal["ok", "failed"] = "ok"
+    status: Literal["ok", "failed", "raced"] = "ok"
     error: str | None = None
+    scored: tuple[int, ...] = ()
+    halvings: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as values that `json` can write."""
@@ -41,7 +46,13 @@ class Evaluation:
             "scores": list(self.scores),
             "seconds": self.seconds,
         }
-        return record if self.error is None else record | {"error": self.error}
+        if self.error is not None:
+            record["error"] = self.error
+        if self.scored:
+            record["scored"] = list(self.scored)
+        if self.halvings:
+            record["halvings"] = self.halvings
+        return record
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Evaluation":
@@ -54,7 +65,8 @@ class Evaluation:
             The evaluation.
 
         Raises:
-            JournalError: A field is missing, has the wrong type, or a number is not finite.
+            JournalError: A field is missing, has the wrong type, a number is not finite, or the fields contradict each
+                other.
         """
         try:
             evaluation = cls(
@@ -63,21 +75,29 @@ class Evaluation:
                 seconds=_real(record["seconds"]),
                 status=record["status"],
                 error=None if record.get("error") is None else _text(record["error"]),
+                scored=tuple(_count(index) for index in record.get("scored", ())),
+                halvings=_count(record.get("halvings", 0)),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise JournalError(
                 f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
             ) from error
         numbers = [*evaluation.values, *evaluation.scores, evaluation.seconds]
-        succeeded = evaluation.status == "ok"
         if (
-            not (succeeded or evaluation.status == "failed")
+            evaluation.status not in ("ok", "failed", "raced")
             or not np.isfinite(numbers).all()
-            or succeeded != bool(evaluation.values)
+            or (evaluation.status == "ok") != bool(evaluation.values)
         ):
             raise JournalError(
-                f"Expected finite values with the status 'ok' or 'failed', but got status {evaluation.status!r} "
-                f"and values {list(evaluation.values)}."
+                f"Expected finite values with the status 'ok', or none with 'failed' or 'raced', but got status "
+                f"{evaluation.status!r} and values {list(evaluation.values)}."
+            )
+        n_expected = len(evaluation.scores) if evaluation.status == "raced" else 0
+        n_scored = len(evaluation.scored)
+        if n_scored != n_expected or len(set(evaluation.scored)) != n_scored:
+            raise JournalError(
+                f"Expected a distinct example number for each of {n_expected} scores of status 'raced', "
+                f"but got {list(evaluation.scored)!r:.80}."
             )
         return evaluation
 
@@ -91,7 +111,7 @@ def checked_evaluation(evaluation: Evaluation) -> Evaluation:
     Returns:
         The evaluation; failed where a value is not a finite real number.
     """
-    if evaluation.status == "failed":
+    if evaluation.status != "ok":
         return evaluation
     try:
         values = tuple(float(value) for value in evaluation.values)
@@ -108,6 +128,13 @@ def _real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{value!r:.40} is not a number")
     return float(value)
+
+
+def _count(value: Any) -> int:
+    """Return a number of a JSON file that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r:.40} is not a whole number from 0")
+    return value
 
 
 def _text(value: Any) -> str:

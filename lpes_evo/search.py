@@ -1,26 +1,31 @@
 """The evolutionary search as ask and tell; it knows curves and fitness values, but no model."""
 
-import random
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-from deap import base, tools
+from deap import tools
 
+from lpes_evo._breeding import Breeder
 from lpes_evo._randomness import check_seed, isolated_random
+from lpes_evo._survival import Survivors, mean_fitness, ranked
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, SearchOrderError
 from lpes_evo.evaluation import Evaluation, checked_evaluation
-from lpes_evo.operators import (
-    BezierGenome,
-    CurveSpace,
-    init_constants,
-    init_identity,
-    init_quasi_random,
-    init_random_walk,
-)
+from lpes_evo.operators import BezierGenome, CurveSpace
 
-_VARIATION_TRIES = 20
 _IDLE_GENERATIONS = 3
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A genome on its way through the search, the generation it counts for, and the scores it has to beat."""
+
+    genome: BezierGenome
+    curve: bytes
+    is_new: bool
+    generation: int
+    reference: tuple[float, ...] | None
 
 
 class Search:
@@ -32,9 +37,15 @@ class Search:
             genomes = search.ask()
             search.tell([evaluate(genome) for genome in genomes])
 
-    No curve is asked for twice: a genome that draws a known one takes its evaluation and is counted as cached. Failed
-    evaluations are recorded and never become parents. The initial population holds the identity, constant curves
-    over the whole range, the caller's own genomes, and low-discrepancy and random curves, so the best genome is
+    Evaluations are told in the order in which their genomes were asked for, as many at a time as are known. The
+    generational algorithms ask for the next generation when all of the last are told. ``steady-state`` has no
+    generations: candidate number i is bred from the results of the candidates 0 to i - ``in_flight`` exactly, whatever
+    else is known by then, so at most ``in_flight`` genomes are outstanding, and the search depends neither on the
+    number of workers nor on the order in which they finish.
+
+    No curve is asked for twice: a genome that draws a known one is counted as cached, and that is all. Failed and
+    raced-out evaluations are recorded and never become parents. The initial population holds the identity, constant
+    curves over the whole range, the caller's own genomes, and low-discrepancy and random curves, so the best genome is
     never worse than the untouched model on the search data, where the space holds 1.0.
 
     Args:
@@ -47,11 +58,11 @@ class Search:
     Attributes:
         space: The curves.
         settings: Algorithm and budget.
-        generation: Number of the generation that is or was asked for; 0 is the initial population.
-        population: The survivors, best first for one objective.
-        hall_of_fame: The best genomes: one for a single objective, else the Pareto front.
-        logbook: One DEAP record a generation: ``generation, evaluations, cached, failed, best, mean, spread``,
-            where the fitness of several objectives is their mean.
+        generation: Number of the generation that is or was asked for; 0 is the initial population. In steady-state,
+            every ``offspring_size`` candidates count as one.
+        logbook: One DEAP record for each generation whose last evaluation was told:
+            ``generation, evaluations, cached, failed, raced, best, mean, spread``, where the fitness of several
+            objectives is their mean.
 
     Raises:
         ConfigError: ``n_objectives`` does not fit the algorithm, or the seed is not an integer.
@@ -69,101 +80,148 @@ class Search:
     ) -> None:
         self.space = space
         self.settings = settings if settings is not None else SearchSettings()
-        if n_objectives < 1 or (n_objectives > 1 and self.settings.algorithm == "ga"):
+        self._is_steady = self.settings.algorithm == "steady-state"
+        if n_objectives < 1 or (n_objectives > 1 and self.settings.algorithm in ("ga", "steady-state")):
             raise ConfigError(
                 f"Expected n_objectives = 1 for the algorithm {self.settings.algorithm!r}, but got {n_objectives}. "
                 "Use 'nsga2' for several objectives."
             )
         self._seed = check_seed(seed)
-        self._n_idle = 0
-        self._initial = list(initial)
-        for genome in self._initial:
-            space.check(genome)
-        self._toolbox = base.Toolbox()
-        space.register(self._toolbox, weights=(1.0,) * n_objectives)
-        self._weights = (1.0,) * n_objectives
-        self._multi = n_objectives > 1
+        self._n_objectives = n_objectives
+        self._breeder = Breeder(space, self.settings, (1.0,) * n_objectives, initial)
+        self._n_starting_points = len(self._breeder.starting_points())
+        with isolated_random(self._seed, "generation", 0):
+            self._first_population = self._breeder.first_population()
+        self._first_curves = self._breeder.curves(self._first_population)
         self._evaluations: dict[bytes, Evaluation] = {}
-        self._offspring: list[BezierGenome] = []
-        self._constants: list[BezierGenome] = []
-        self._asked: list[BezierGenome] | None = None
+        self._known: set[bytes] = set()
+        # A candidate stands in the line until it and all before it are told, and meanwhile in one of these: held back
+        # for a reference, in the queue to be asked for, outstanding. Then it joins the row of its generation.
+        self._line: deque[_Candidate] = deque()
+        self._held: list[_Candidate] = []
+        self._queue: deque[_Candidate] = deque()
+        self._outstanding: deque[_Candidate] = deque()
+        self._row: list[_Candidate] = []
+        self._n_bred = 0
+        self._n_idle = 0
+        self._survivors = Survivors(self.settings.population_size, n_objectives)
+        self._asked_reference: tuple[float, ...] | None = None
         self.generation = -1
-        self.population: list[BezierGenome] = []
-        self.hall_of_fame: tools.HallOfFame = tools.ParetoFront() if self._multi else tools.HallOfFame(1)
         self.logbook = tools.Logbook()
-        self.logbook.header = ["generation", "evaluations", "cached", "failed", "best", "mean", "spread"]
+        self.logbook.header = [
+            "generation", "evaluations", "cached", "failed", "raced", "best", "mean", "spread",
+        ]  # fmt: skip
+        self._advance()
 
-    def ask(self) -> list[BezierGenome]:
-        """Return the genomes to evaluate next; empty when the whole generation is already known.
+    def ask(self, n: int | None = None) -> list[BezierGenome]:
+        """Return genomes to evaluate next, none of which was asked for before.
+
+        A generational search returns the whole generation: an empty list when all of it is already known. With
+        ``settings.racing`` the initial population comes in two parts: first identity, constants and the caller's own
+        genomes, then the rest, which can be raced against them. A steady-state search returns what its window
+        allows: an empty list when it is full. The genomes of one call share one `reference`, so call again while
+        `can_ask`.
+
+        Args:
+            n: The most genomes that a steady-state search returns; generations are not divided.
 
         Returns:
-            New genomes, none of which was asked for before.
+            New genomes, in the order in which they are to be told.
 
         Raises:
-            SearchOrderError: The last genomes were not told yet, or the search has stopped.
+            SearchOrderError: Genomes of a generation were not told yet, or the search has stopped.
         """
-        if self._asked is not None:
-            raise SearchOrderError(
-                "Expected tell() after ask(), but got ask() again. Tell the evaluations first."
-            )
         reason = self.stop()
         if reason is not None:
             raise SearchOrderError(
                 f"Expected a running search, but it has stopped: {reason}. Check stop() before ask()."
             )
-        self.generation += 1
-        with isolated_random(self._seed, "generation", self.generation):
-            self._offspring = self._first_population() if self.generation == 0 else self._breed()
-        new = self._distinct(self._offspring)
-        self._asked = [
-            genome for key, genome in zip(self._keys(new), new, strict=True) if key not in self._evaluations
-        ]
-        return [self._toolbox.clone(genome) for genome in self._asked]
+        if not self._is_steady:
+            if self._outstanding:
+                raise SearchOrderError(
+                    f"Expected the evaluations of all genomes before the next ask(), but {len(self._outstanding)} "
+                    "are missing. Tell the evaluations first."
+                )
+            self._open_generation()
+            n = None
+        asked: list[_Candidate] = []
+        while (
+            self._queue
+            and (n is None or len(asked) < n)
+            and (not asked or self._queue[0].reference == asked[0].reference)
+        ):
+            asked.append(self._queue.popleft())
+        if asked:
+            self._outstanding.extend(asked)
+            self.generation = asked[-1].generation
+            self._asked_reference = asked[0].reference
+        return [self._breeder.clone(candidate.genome) for candidate in asked]
+
+    def can_ask(self) -> bool:
+        """Return whether `ask` may be called; in steady-state, whether it would return a genome."""
+        if self._is_steady:
+            return bool(self._queue)
+        return not self._outstanding and self.stop() is None
+
+    @property
+    def outstanding(self) -> int:
+        """Number of genomes that were asked for and not told yet."""
+        return len(self._outstanding)
+
+    def reference(self) -> tuple[float, ...] | None:
+        """Return the scores that the genomes of the last `ask` are raced against.
+
+        They belong to the parent that ``settings.race_against`` names, by mean fitness, at the moment these genomes
+        were made; during the initial population, to one of the starting points. They depend on nothing but what was
+        told, so racing leaves the search deterministic.
+
+        Returns:
+            One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
+            anything is known, or without ``settings.racing``.
+        """
+        return self._asked_reference
 
     def tell(self, evaluations: Sequence[Evaluation]) -> None:
-        """Take the evaluations of the genomes that `ask` returned, in the same order.
+        """Take the evaluations of the oldest outstanding genomes, in the order in which they were asked for.
 
         A fitness value that is not a finite real number makes the evaluation a failed one.
 
         Args:
-            evaluations: One evaluation for each genome.
+            evaluations: One evaluation for each genome, at most as many as are outstanding.
 
         Raises:
-            SearchOrderError: `ask` was not called before, or the number of evaluations or of values is wrong.
+            SearchOrderError: There are more evaluations than outstanding genomes, or one has a wrong number of
+                values; the search is as it was before.
         """
-        if self._asked is None:
-            raise SearchOrderError("Expected ask() before tell(), but got tell(). Ask for genomes first.")
-        if len(evaluations) != len(self._asked):
+        if len(evaluations) > len(self._outstanding):
             raise SearchOrderError(
-                f"Expected {len(self._asked)} evaluations, one for each genome asked for, but got {len(evaluations)}."
+                f"Expected at most {len(self._outstanding)} evaluations, one for each genome asked for and not told "
+                f"yet, but got {len(evaluations)}. Ask for genomes first."
             )
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
         for evaluation in checked:
-            if evaluation.status == "ok" and len(evaluation.values) != len(self._weights):
+            if evaluation.status == "ok" and len(evaluation.values) != self._n_objectives:
                 raise SearchOrderError(
-                    f"Expected {len(self._weights)} fitness values, one for each objective, "
+                    f"Expected {self._n_objectives} fitness values, one for each objective, "
                     f"but got {len(evaluation.values)}. Make a Search with n_objectives={len(evaluation.values)}."
                 )
-        n_new = len(self._asked)
-        self._n_idle = 0 if n_new else self._n_idle + 1
-        self._evaluations.update(zip(self._keys(self._asked), checked, strict=True))
-        self._asked = None
-        self._select()
-        self._log(n_new, sum(evaluation.status == "failed" for evaluation in checked))
+        for evaluation in checked:
+            self._evaluations[self._outstanding.popleft().curve] = evaluation
+            self._advance()
 
     def stop(self) -> str | None:
         """Return why the search has ended, or ``None`` while it goes on."""
-        if self._asked is not None or self.generation < 0:
-            return None
-        if not self.population:
-            return "every evaluation failed"
-        if self.generation >= self.settings.generations:
-            return f"all {self.settings.generations} generations are done"
-        if len(self._evaluations) >= self.space.n_curves:
-            return f"all {len(self._evaluations)} curves of the space are evaluated"
-        if self._n_idle >= _IDLE_GENERATIONS:
-            return f"no new curve was found for {_IDLE_GENERATIONS} generations"
-        return None
+        return None if self._line else self._end()
+
+    @property
+    def population(self) -> list[BezierGenome]:
+        """The survivors, best first for one objective."""
+        return self._survivors.population
+
+    @property
+    def hall_of_fame(self) -> tools.HallOfFame:
+        """The best genomes: one for a single objective, else the Pareto front."""
+        return self._survivors.hall_of_fame
 
     @property
     def best(self) -> BezierGenome:
@@ -176,7 +234,7 @@ class Search:
             raise SearchOrderError(
                 "Expected a finished evaluation, but there is none. Call ask() and tell() first."
             )
-        best: BezierGenome = max(self.hall_of_fame, key=lambda genome: np.mean(genome.fitness.values))
+        best: BezierGenome = max(self.hall_of_fame, key=mean_fitness)
         return best
 
     def evaluations(self) -> list[Evaluation]:
@@ -189,111 +247,109 @@ class Search:
         Returns:
             Its value; ``None`` when no constant curve was evaluated with success.
         """
-        constants = [genome for genome in self._constants if genome.fitness.valid]
-        if not constants:
-            return None
-        return float(max(constants, key=lambda genome: np.mean(genome.fitness.values))[0][1])
+        constant = self._survivors.best_constant()
+        return None if constant is None else float(constant[0][1])
 
-    def _first_population(self) -> list[BezierGenome]:
-        """Return distinct genomes: identity, constants, the caller's own, then half quasi-random, half random."""
-        space, size, weights = self.space, self.settings.population_size, self._weights
-        identity = [init_identity(space, weights=weights)] if space.contains_identity else []
-        constants = init_constants(space, self.settings.n_constants, weights=weights)
-        given = [BezierGenome(genome, weights) for genome in self._initial]
-        population = self._distinct([*identity, *constants, *given])
-        n_quasi_random = max(0, size - len(population)) // 2
-        quasi_random = init_quasi_random(space, n_quasi_random, seed=random.getrandbits(31), weights=weights)
-        population = self._distinct([*population, *quasi_random])
-        taken = set(self._keys(population))
-        while len(population) < size:
-            population.append(self._novel(lambda: init_random_walk(space, weights=weights), taken))
-        return population
+    def _open_generation(self) -> None:
+        """Queue what is held back of the first generation, or make the next generation."""
+        if self._held:
+            reference = self._reference()
+            self._queue.extend(replace(candidate, reference=reference) for candidate in self._held)
+            self._held = []
+            return
+        self.generation += 1
+        size = self.settings.offspring_size if self.generation else len(self._first_population)
+        with isolated_random(self._seed, "generation", self.generation):
+            made = [self._make() for _ in range(size)]
+        n_now = size
+        self._queue.extend(candidate for candidate in made[:n_now] if candidate.is_new)
+        self._held = [candidate for candidate in made[n_now:] if candidate.is_new]
+        self._advance()
 
-    def _breed(self) -> list[BezierGenome]:
-        """Return the offspring of the present population."""
-        taken = set(self._evaluations)
-        return [self._novel(self._make_offspring, taken) for _ in range(self.settings.offspring_size)]
+    def _fill_window(self) -> None:
+        """Make the candidates whose results may be unknown beside those of the oldest unknown one."""
+        while len(self._line) < self.settings.in_flight and self._end() is None:
+            with isolated_random(self._seed, "candidate", self._n_bred):
+                candidate = self._make()
+            if candidate.is_new:
+                self._queue.append(candidate)
 
-    def _make_offspring(self) -> BezierGenome:
-        """Return one genome bred from parents, or drawn afresh by the random search."""
-        if self.settings.algorithm == "random":
-            return init_random_walk(self.space, weights=self._weights)
-        child: BezierGenome = self._toolbox.clone(self._choose_parent())
-        before = child.key
-        if random.random() < self.settings.crossover_probability:
-            child, _ = self._toolbox.mate(child, self._toolbox.clone(self._choose_parent()))
-        if child.key == before or random.random() < self.settings.mutation_probability:
-            (child,) = self._toolbox.mutate(child)
-        del child.fitness.values
-        return child
+    def _make(self) -> _Candidate:
+        """Put the next candidate in the line."""
+        number, n_first = self._n_bred, len(self._first_population)
+        if number < n_first:
+            genome, curve = self._first_population[number], self._first_curves[number]
+            generation = 0
+        else:
+            genome, curve = self._breeder.offspring(self.population, self._known)
+            generation = 1 + (number - n_first) // self.settings.offspring_size
+        is_new = curve not in self._known
+        self._known.add(curve)
+        self._n_idle = 0 if is_new else self._n_idle + 1
+        self._n_bred += 1
+        candidate = _Candidate(genome, curve, is_new, generation, self._reference())
+        self._line.append(candidate)
+        return candidate
 
-    def _choose_parent(self) -> BezierGenome:
-        """Return the winner of a tournament; with several objectives, of a crowded tournament (Deb et al. 2002)."""
-        if not self._multi:
-            chosen: list[BezierGenome] = tools.selTournament(
-                self.population, 1, self.settings.tournament_size
-            )
-            return chosen[0]
-        rivals = random.sample(self.population, min(self.settings.tournament_size, len(self.population)))
-        winner = rivals[0]
-        for rival in rivals[1:]:
-            crowded = not winner.fitness.dominates(rival.fitness)
-            if rival.fitness.dominates(winner.fitness) or (
-                crowded and rival.fitness.crowding_dist > winner.fitness.crowding_dist
-            ):
-                winner = rival
-        return winner
-
-    def _novel(self, make: Callable[[], BezierGenome], taken: set[bytes]) -> BezierGenome:
-        """Return a genome whose curve is not taken, and take it; after some tries, whatever came last.
-
-        A small grid can be used up, so the tries are bounded and a duplicate is a legal answer.
-        """
-        for _ in range(_VARIATION_TRIES):
-            genome = make()
-            (key,) = self._keys([genome])
-            if key not in taken:
-                taken.add(key)
-                break
-        return genome
-
-    def _select(self) -> None:
-        """Give the offspring their fitness and keep the best of parents and offspring."""
-        for key, genome in zip(self._keys(self._offspring), self._offspring, strict=True):
-            evaluation = self._evaluations[key]
+    def _advance(self) -> None:
+        """Go along the line as far as evaluations are known; in steady-state, refill it after every one."""
+        while True:
+            if self._is_steady:
+                self._fill_window()
+            if self._row and not (self._line and self._line[0].generation == self._row[0].generation):
+                self._close_row()
+            if not self._line or self._line[0].curve not in self._evaluations:
+                return
+            candidate = self._line.popleft()
+            evaluation = self._evaluations[candidate.curve]
             if evaluation.status == "ok":
-                genome.fitness.values = evaluation.values
-        successful = [genome for genome in self._offspring if genome.fitness.valid]
-        candidates = self._distinct([*self.population, *successful])
-        select = tools.selNSGA2 if self._multi else tools.selBest
-        self.population = select(candidates, self.settings.population_size) if candidates else []
-        if successful:
-            self.hall_of_fame.update(successful)
-            self._constants += [genome for genome in successful if len({y for _, y in genome}) == 1]
+                candidate.genome.fitness.values = evaluation.values
+            self._row.append(candidate)
+            if self._is_steady:
+                self._survivors.select(_successful([candidate]))
 
-    def _log(self, n_new: int, n_failed: int) -> None:
-        """Add this generation to the logbook."""
-        fitness = [float(np.mean(genome.fitness.values)) for genome in self.population]
+    def _end(self) -> str | None:
+        """Return why no further candidate is made, or ``None``."""
+        n_first = len(self._first_population)
+        if self._n_bred - len(self._line) >= n_first and not self.population:
+            return "every evaluation failed"
+        if self._n_bred >= n_first + self.settings.offspring_size * self.settings.generations:
+            return f"all {self.settings.generations} generations are done"
+        if len(self._known) >= self.space.n_curves:
+            return f"all {len(self._known)} curves of the space are evaluated"
+        if self._n_idle >= _IDLE_GENERATIONS * self.settings.offspring_size:
+            return f"no new curve was found among {self._n_idle} candidates"
+        return None
+
+    def _reference(self) -> tuple[float, ...] | None:
+        """Return the scores that a candidate made now has to beat."""
+        if not self.settings.racing or self._n_bred - len(self._line) < self._n_starting_points:
+            return None
+        rivals = self._survivors.members or _successful(self._row)
+        if not rivals:
+            return None
+        return self._evaluations[ranked(rivals, self.settings.race_against)].scores or None
+
+    def _close_row(self) -> None:
+        """End a generation: select, where that is not done one by one, and add it to the logbook."""
+        if not self._is_steady:
+            self._survivors.select(_successful(self._row))
+        new = [self._evaluations[candidate.curve] for candidate in self._row if candidate.is_new]
         self.logbook.record(
-            generation=self.generation,
-            evaluations=n_new,
-            cached=len(self._offspring) - n_new,
-            failed=n_failed,
-            best=max(fitness, default=None),
-            mean=float(np.mean(fitness)) if fitness else None,
-            spread=float(np.std(fitness)) if fitness else None,
+            generation=self._row[0].generation,
+            evaluations=len(new),
+            cached=len(self._row) - len(new),
+            failed=sum(evaluation.status == "failed" for evaluation in new),
+            raced=sum(evaluation.status == "raced" for evaluation in new),
+            **self._survivors.statistics(),
         )
+        self._row = []
 
-    def _keys(self, genomes: Sequence[BezierGenome]) -> list[bytes]:
-        """Return what genomes share when they give every layer the same value, to nine decimals.
 
-        Several genomes can draw one curve: the constant curves with any x, for example.
-        """
-        return [row.tobytes() for row in self.space.decode(genomes).round(9)]
-
-    def _distinct(self, genomes: Sequence[BezierGenome]) -> list[BezierGenome]:
-        """Return the genomes without those that draw the curve of an earlier one."""
-        unique: dict[bytes, BezierGenome] = {}
-        for key, genome in zip(self._keys(genomes), genomes, strict=True):
-            unique.setdefault(key, genome)
-        return list(unique.values())
+def _successful(candidates: Sequence[_Candidate]) -> dict[bytes, BezierGenome]:
+    """Return the genomes that were evaluated with success, by curve; each curve counts once in a search."""
+    return {
+        candidate.curve: candidate.genome
+        for candidate in candidates
+        if candidate.is_new and candidate.genome.fitness.valid
+    }

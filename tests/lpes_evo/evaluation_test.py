@@ -10,7 +10,9 @@ from lpes_evo.evaluation import Evaluation
     "evaluation",
     [
         Evaluation((0.1 + 0.2, -1e-300), (1 / 3, 2.0), 0.5),
+        Evaluation((1.0,), (1.0,), 0.5, halvings=2),
         Evaluation((), (), 0.5, "failed", "Traceback\nValueError: no"),
+        Evaluation((), (0.5, -1.0), 0.5, "raced", scored=(7, 0)),
     ],
 )
 def test_an_evaluation_round_trips_exactly_through_json(evaluation):
@@ -23,9 +25,18 @@ def test_an_evaluation_round_trips_exactly_through_json(evaluation):
         ({"values": None}, "Expected an evaluation with values"),
         ({"scores": ["a"]}, "Expected an evaluation with values"),
         ({"seconds": "soon"}, "Expected an evaluation with values"),
-        ({"status": "fine"}, "the status 'ok' or 'failed', but got status 'fine'"),
+        ({"status": "fine"}, "the status 'ok', or none with .*, but got status 'fine'"),
         ({"values": [float("nan")]}, r"finite values .* values \[nan\]"),
         ({"values": []}, r"values \[\]"),
+        ({"status": "raced"}, r"status 'raced' and values \[1.0\]"),
+        ({"status": "raced", "values": []}, r"example number for each of 1 scores .* but got \[\]"),
+        ({"status": "raced", "values": [], "scored": [0, 0], "scores": [1.0, 2.0]}, r"distinct .* \[0, 0\]"),
+        ({"status": "raced", "values": [], "scored": [-1]}, "-1 is not a whole number from 0"),
+        ({"scored": [0]}, r"each of 0 scores of status 'raced', but got \[0\]"),
+        ({"scored": 1}, "Expected an evaluation with values"),
+        ({"halvings": -1}, "-1 is not a whole number from 0"),
+        ({"halvings": True}, "True is not a whole number"),
+        ({"halvings": 1.5}, "1.5 is not a whole number"),
     ],
 )
 def test_an_edited_evaluation_is_refused(change, message):

@@ -1,0 +1,138 @@
+"""How a search makes genomes: its first population, and offspring of the best it knows."""
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+from deap import base, tools
+
+from lpes_evo.config import SearchSettings
+from lpes_evo.operators import (
+    BezierGenome,
+    CurveSpace,
+    init_constants,
+    init_identity,
+    init_quasi_random,
+    init_random_walk,
+)
+
+_VARIATION_TRIES = 20
+
+
+class Breeder:
+    """Makes genomes by the operators of a space; every draw is from Python's global generator, as in DEAP.
+
+    Args:
+        space: The curves.
+        settings: Algorithm, sizes and probabilities.
+        weights: Weights of the fitness, ``(n_objectives,)``.
+        initial: Genomes to start from.
+
+    Raises:
+        CurveError: A genome of ``initial`` is not feasible in ``space``.
+    """
+
+    def __init__(
+        self,
+        space: CurveSpace,
+        settings: SearchSettings,
+        weights: tuple[float, ...],
+        initial: Sequence[BezierGenome] = (),
+    ) -> None:
+        self._space = space
+        self._settings = settings
+        self._weights = weights
+        for genome in initial:
+            space.check(genome)
+        self._initial = [BezierGenome(genome, weights) for genome in initial]
+        self._toolbox = base.Toolbox()
+        space.register(self._toolbox, weights=weights)
+
+    def starting_points(self) -> list[BezierGenome]:
+        """Return what the first population begins with: identity, constants and the caller's own, distinct."""
+        identity = (
+            [init_identity(self._space, weights=self._weights)] if self._space.contains_identity else []
+        )
+        constants = init_constants(self._space, self._settings.n_constants, weights=self._weights)
+        return self._distinct([*identity, *constants, *map(self.clone, self._initial)])
+
+    def first_population(self) -> list[BezierGenome]:
+        """Return the starting points, then half quasi-random, half random curves; distinct where there are enough."""
+        space, weights = self._space, self._weights
+        population = self.starting_points()
+        n_quasi_random = max(0, self._settings.population_size - len(population)) // 2
+        quasi_random = init_quasi_random(space, n_quasi_random, seed=random.getrandbits(31), weights=weights)
+        population = self._distinct([*population, *quasi_random])
+        taken = set(self.curves(population))
+        while len(population) < self._settings.population_size:
+            genome, curve = self._novel(lambda: init_random_walk(space, weights=weights), taken)
+            population.append(genome)
+            taken.add(curve)
+        return population
+
+    def offspring(
+        self, parents: Sequence[BezierGenome], taken: Collection[bytes]
+    ) -> tuple[BezierGenome, bytes]:
+        """Return one new genome and its curve; drawn afresh by the random search, and where there are no parents.
+
+        Args:
+            parents: Evaluated genomes.
+            taken: The curves that should not come again. A small grid can be used up, so one of them may.
+        """
+        return self._novel(lambda: self._vary(parents), taken)
+
+    def clone(self, genome: BezierGenome) -> BezierGenome:
+        """Return an independent copy."""
+        copy: BezierGenome = self._toolbox.clone(genome)
+        return copy
+
+    def curves(self, genomes: Sequence[BezierGenome]) -> list[bytes]:
+        """Return what genomes share when they give every layer the same value, to nine decimals.
+
+        Several genomes can draw one curve: the constant curves with any x, for example.
+        """
+        return [row.tobytes() for row in self._space.decode(genomes).round(9)]
+
+    def _vary(self, parents: Sequence[BezierGenome]) -> BezierGenome:
+        if self._settings.algorithm == "random" or not parents:
+            return init_random_walk(self._space, weights=self._weights)
+        child = self.clone(self._choose_parent(parents))
+        before = child.key
+        if random.random() < self._settings.crossover_probability:
+            child, _ = self._toolbox.mate(child, self.clone(self._choose_parent(parents)))
+        if child.key == before or random.random() < self._settings.mutation_probability:
+            (child,) = self._toolbox.mutate(child)
+        del child.fitness.values
+        return child
+
+    def _choose_parent(self, parents: Sequence[BezierGenome]) -> BezierGenome:
+        """Return the winner of a tournament; with several objectives, of a crowded tournament (Deb et al. 2002)."""
+        if len(self._weights) == 1:
+            chosen: list[BezierGenome] = tools.selTournament(parents, 1, self._settings.tournament_size)
+            return chosen[0]
+        rivals = random.sample(parents, min(self._settings.tournament_size, len(parents)))
+        winner = rivals[0]
+        for rival in rivals[1:]:
+            crowded = not winner.fitness.dominates(rival.fitness)
+            if rival.fitness.dominates(winner.fitness) or (
+                crowded and rival.fitness.crowding_dist > winner.fitness.crowding_dist
+            ):
+                winner = rival
+        return winner
+
+    def _novel(
+        self, make: Callable[[], BezierGenome], taken: Collection[bytes]
+    ) -> tuple[BezierGenome, bytes]:
+        """Return a genome whose curve is not taken, and the curve; after some tries, whatever came last."""
+        for _ in range(_VARIATION_TRIES):
+            genome = make()
+            (curve,) = self.curves([genome])
+            if curve not in taken:
+                break
+        return genome, curve
+
+    def _distinct(self, genomes: Sequence[BezierGenome]) -> list[BezierGenome]:
+        """Return the genomes without those that draw the curve of an earlier one."""
+        unique: dict[bytes, BezierGenome] = {}
+        for curve, genome in zip(self.curves(genomes), genomes, strict=True):
+            unique.setdefault(curve, genome)
+        return list(unique.values())

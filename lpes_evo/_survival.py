@@ -1,0 +1,65 @@
+"""Who survives in a search: the population, the hall of fame, and the constant curves that were tried."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from deap import tools
+
+from lpes_evo.operators import BezierGenome
+
+
+class Survivors:
+    """The best evaluated genomes, as distinct curves.
+
+    Args:
+        size: Genomes that survive.
+        n_objectives: Number of fitness values; several are selected by NSGA-II (Deb et al. 2002).
+
+    Attributes:
+        population: The survivors, best first for one objective.
+        members: The survivors by curve.
+        hall_of_fame: The best genomes of all: one for a single objective, else the Pareto front.
+    """
+
+    def __init__(self, size: int, n_objectives: int) -> None:
+        self._size = size
+        self._is_multi = n_objectives > 1
+        self._constants: list[BezierGenome] = []
+        self.population: list[BezierGenome] = []
+        self.members: dict[bytes, BezierGenome] = {}
+        self.hall_of_fame: tools.HallOfFame = tools.ParetoFront() if self._is_multi else tools.HallOfFame(1)
+
+    def select(self, candidates: Mapping[bytes, BezierGenome]) -> None:
+        """Keep the best of the population and of evaluated candidates with new curves, given by curve."""
+        if not candidates:
+            return
+        pool = {**self.members, **candidates}
+        curve_of = {id(genome): curve for curve, genome in pool.items()}
+        select = tools.selNSGA2 if self._is_multi else tools.selBest
+        self.population = select(list(pool.values()), self._size)
+        self.members = {curve_of[id(genome)]: genome for genome in self.population}
+        self.hall_of_fame.update(list(candidates.values()))
+        self._constants += [genome for genome in candidates.values() if len({y for _, y in genome}) == 1]
+
+    def best_constant(self) -> BezierGenome | None:
+        """Return the constant curve with the largest mean fitness; ``None`` when none was evaluated with success."""
+        return max(self._constants, key=mean_fitness, default=None)
+
+    def statistics(self) -> dict[str, float | None]:
+        """Return best, mean and spread of the mean fitness over the population."""
+        fitness = [mean_fitness(genome) for genome in self.population]
+        if not fitness:
+            return {"best": None, "mean": None, "spread": None}
+        return {"best": max(fitness), "mean": float(np.mean(fitness)), "spread": float(np.std(fitness))}
+
+
+def ranked(genomes: Mapping[bytes, BezierGenome], rank: Literal["best", "median", "worst"]) -> bytes:
+    """Return the curve of the genome at a rank by mean fitness; there must be one."""
+    order = sorted(genomes, key=lambda curve: mean_fitness(genomes[curve]), reverse=True)
+    return order[{"best": 0, "median": len(order) // 2, "worst": -1}[rank]]
+
+
+def mean_fitness(genome: BezierGenome) -> float:
+    """Return the mean of the fitness values of an evaluated genome."""
+    return float(np.mean(genome.fitness.values))
