@@ -27,6 +27,7 @@ class Evaluation:
         status: ``"ok"``, ``"failed"``, or ``"raced"`` when it was stopped early as worse than a parent.
         error: The traceback of a failed evaluation, else ``None``.
         scored: Indices into the problem's example ids of the scores of a raced-out evaluation, else empty.
+        tokens: Tokens forwarded for it.
         halvings: How often the batch was halved because the device ran out of memory.
     """
 
@@ -36,6 +37,7 @@ class Evaluation:
     status: Literal["ok", "failed", "raced"] = "ok"
     error: str | None = None
     scored: tuple[int, ...] = ()
+    tokens: int = 0
     halvings: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -50,8 +52,9 @@ class Evaluation:
             record["error"] = self.error
         if self.scored:
             record["scored"] = list(self.scored)
-        if self.halvings:
-            record["halvings"] = self.halvings
+        record |= {
+            name: count for name, count in (("tokens", self.tokens), ("halvings", self.halvings)) if count
+        }
         return record
 
     @classmethod
@@ -76,6 +79,7 @@ class Evaluation:
                 status=record["status"],
                 error=None if record.get("error") is None else _text(record["error"]),
                 scored=tuple(_count(index) for index in record.get("scored", ())),
+                tokens=_count(record.get("tokens", 0)),
                 halvings=_count(record.get("halvings", 0)),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:

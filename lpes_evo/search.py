@@ -157,11 +157,21 @@ class Search:
             self._asked_reference = asked[0].reference
         return [self._breeder.clone(candidate.genome) for candidate in asked]
 
-    def can_ask(self) -> bool:
-        """Return whether `ask` may be called; in steady-state, whether it would return a genome."""
-        if self._is_steady:
-            return bool(self._queue)
-        return not self._outstanding and self.stop() is None
+    def can_ask(self, n: int | None = None) -> bool:
+        """Return whether `ask` would give genomes.
+
+        Args:
+            n: In steady-state, how many are wanted at once; fewer count only when waiting would bring no more.
+
+        Returns:
+            The answer; for a generational search, whether `ask` may be called, though all of the generation may turn
+            out to be known.
+        """
+        if not self._is_steady:
+            return not self._outstanding and self.stop() is None
+        n_ready = sum(candidate.reference == self._queue[0].reference for candidate in self._queue)
+        can_grow = n_ready == len(self._queue) and bool(self._outstanding) and self._end() is None
+        return n_ready > 0 and (n_ready >= (n or 1) or not can_grow)
 
     @property
     def outstanding(self) -> int:

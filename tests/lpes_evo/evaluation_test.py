@@ -10,7 +10,7 @@ from lpes_evo.evaluation import Evaluation
     "evaluation",
     [
         Evaluation((0.1 + 0.2, -1e-300), (1 / 3, 2.0), 0.5),
-        Evaluation((1.0,), (1.0,), 0.5, halvings=2),
+        Evaluation((1.0,), (1.0,), 0.5, tokens=700, halvings=2),
         Evaluation((), (), 0.5, "failed", "Traceback\nValueError: no"),
         Evaluation((), (0.5, -1.0), 0.5, "raced", scored=(7, 0)),
     ],
@@ -34,6 +34,7 @@ def test_an_evaluation_round_trips_exactly_through_json(evaluation):
         ({"status": "raced", "values": [], "scored": [-1]}, "-1 is not a whole number from 0"),
         ({"scored": [0]}, r"each of 0 scores of status 'raced', but got \[0\]"),
         ({"scored": 1}, "Expected an evaluation with values"),
+        ({"tokens": "7"}, "'7' is not a whole number from 0"),
         ({"halvings": -1}, "-1 is not a whole number from 0"),
         ({"halvings": True}, "True is not a whole number"),
         ({"halvings": 1.5}, "1.5 is not a whole number"),

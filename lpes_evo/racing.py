@@ -1,0 +1,108 @@
+"""Racing: which examples are scored together, and when a candidate has been seen to be worse than a parent.
+
+Candidates of a race (Maron and Moore, "Hoeffding races", NeurIPS 6, 1994) are scored on more and more examples, the
+same for all, and leave it once a test says that they are worse; in evolutionary computation, see Birattari et al., "A
+racing algorithm for configuring metaheuristics", GECCO 2002. The test here is the signed-rank test for paired
+samples (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1(6), 1945). It is repeated after
+every block, and examples that share a source are not independent, so its level is a setting of a heuristic: over a
+whole race, the chance of losing a candidate that is no worse can be larger.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import wilcoxon
+
+from lpes_evo.errors import TaskError
+
+_MIN_TIED = 10
+
+
+def example_blocks(
+    sources: Sequence[str], groups: Sequence[str], n_sources: int
+) -> list[npt.NDArray[np.int64]]:
+    """Divide examples into the blocks in which every candidate is scored.
+
+    Examples of one source stay together, for they can share a forward pass. Sources are dealt by kind, that is by the
+    groups of their examples: where every source has examples of all groups there is one kind, and where every example
+    is its own source there is one for each group. So the groups are as even in every block as they are in the whole.
+
+    Args:
+        sources: Identity of what each example was made from, ``(n_examples,)``.
+        groups: Name of the set of each example, ``(n_examples,)``.
+        n_sources: Sources of the most frequent kind in a block; other kinds are spread evenly over the blocks.
+
+    Returns:
+        The example numbers of each block, ascending within it; every number from 0 to n_examples - 1 is in one block.
+
+    Raises:
+        TaskError: There are no examples, the lengths differ, or ``n_sources`` is below 1.
+    """
+    if not sources or len(sources) != len(groups) or n_sources < 1:
+        raise TaskError(
+            f"Expected one source and one group for each of at least one example and n_sources >= 1, "
+            f"but got {len(sources)} sources, {len(groups)} groups and n_sources = {n_sources}."
+        )
+    examples: dict[str, list[int]] = {}
+    for number, source in enumerate(sources):
+        examples.setdefault(source, []).append(number)
+    kinds: dict[frozenset[str], list[str]] = {}
+    for source, numbers in examples.items():
+        kinds.setdefault(frozenset(groups[number] for number in numbers), []).append(source)
+    n_rounds = max(map(len, kinds.values()))
+    blocks: list[list[int]] = [[] for _ in range(-(-n_rounds // n_sources))]
+    for members in kinds.values():
+        for rank, source in enumerate(members):
+            # The middle of its share of the rounds: rank itself for the most frequent kind.
+            place = (2 * rank + 1) * n_rounds // (2 * len(members))
+            blocks[place // n_sources] += examples[source]
+    return [np.array(sorted(block), dtype=np.int64) for block in blocks]
+
+
+def is_worse(
+    scores: npt.ArrayLike,
+    scored: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    groups: Sequence[str],
+    how: str = "mean",
+    level: float = 0.05,
+) -> bool:
+    """Return whether a candidate is worse than a reference, by a one-sided test on the examples scored so far.
+
+    For the aggregate ``mean`` all these examples are compared. For ``min``, those of the group where the reference has
+    its minimum: a candidate that is worse there has a smaller minimum. For ``groups``, the candidate has to be worse in
+    each group, so that the reference dominates it. In every comparison the mean difference must be negative as well,
+    because the signed-rank test alone does not look at the mean that is the fitness.
+
+    Args:
+        scores: Finite scores of the candidate, ``(n_scored,)``.
+        scored: Numbers of the examples they belong to, ``(n_scored,)``.
+        reference: Finite scores of the reference, ``(n_examples,)``.
+        groups: Name of the set of each example, ``(n_examples,)``.
+        how: The aggregate, see `lpes_evo.problems.aggregate`.
+        level: Largest p-value that counts as worse.
+
+    Returns:
+        The answer; ``False`` while there are too few examples for the level.
+    """
+    numbers = np.asarray(scored, dtype=np.int64)
+    full = np.asarray(reference, dtype=np.float64)
+    differences = np.asarray(scores, dtype=np.float64) - full[numbers]
+    if how == "mean":
+        return _are_below_zero(differences, level)
+    labels = np.asarray(groups)
+    means = {name: float(full[labels == name].mean()) for name in sorted(set(groups))}
+    compared = list(means) if how == "groups" else [min(means, key=lambda name: means[name])]
+    return all(_are_below_zero(differences[labels[numbers] == name], level) for name in compared)
+
+
+def _are_below_zero(differences: npt.NDArray[np.float64], level: float) -> bool:
+    """Return whether paired differences are below zero by the signed-rank test, without those that are zero."""
+    different = differences[differences != 0]
+    n = len(different)
+    # The smallest p-value of n pairs is 2**-n; with ties only the normal approximation is left, and it needs more.
+    is_tied = len(np.unique(np.abs(different))) < n
+    if not n or 2.0**-n > level or (is_tied and n < _MIN_TIED) or different.mean() >= 0:
+        return False
+    return bool(wilcoxon(different, alternative="less").pvalue <= level)
