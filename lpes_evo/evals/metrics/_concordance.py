@@ -1,0 +1,32 @@
+"""Concordance index of two orders, of ZeroSCROLLS's BookSumSort (https://arxiv.org/abs/2305.14196)."""
+
+import re
+from collections.abc import Iterable
+from itertools import combinations
+
+
+def listed_numbers(text: str) -> list[int]:
+    """Return the numbers of a text in order; everything but digits, commas and white space is deleted first."""
+    return [int(number) for number in re.sub(r"[^0-9\s,]", "", text).replace(",", " ").split()]
+
+
+def concordance_index(output: str, references: Iterable[str]) -> float:
+    """Return the share of pairs that stand in the same order in an output and a reference.
+
+    Args:
+        output: What the model said; it scores 0 unless it lists the numbers of the reference, each once.
+        references: References, at least one, each an order of the numbers from 1 on.
+
+    Returns:
+        The largest share over the references, from 0 to 1.
+    """
+    said = listed_numbers(output)
+    return max(_concordance(said, listed_numbers(reference)) for reference in references)
+
+
+def _concordance(said: list[int], gold: list[int]) -> float:
+    if sorted(said) != sorted(gold):
+        return 0.0
+    place = {number: index for index, number in enumerate(said)}
+    pairs = list(combinations(gold, 2))
+    return sum(place[first] < place[second] for first, second in pairs) / len(pairs) if pairs else 1.0

@@ -1,0 +1,48 @@
+"""ROUGE-1, ROUGE-2 and ROUGE-L as SCROLLS, ZeroSCROLLS and L-Eval use them: without stemming."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.evals._data import optional_module
+
+TYPES = ("rouge1", "rouge2", "rougeL")
+
+
+@cache
+def _scorer() -> Any:
+    module = optional_module("rouge_score.rouge_scorer", "compute ROUGE")
+    return module.RougeScorer(TYPES, use_stemmer=False)
+
+
+def rouge(output: str, references: Iterable[str]) -> tuple[float, float, float]:
+    """Return ROUGE-1, ROUGE-2 and ROUGE-L, of each the largest F-measure over the references.
+
+    Args:
+        output: What the model said.
+        references: References, at least one.
+
+    Returns:
+        The three, each from 0 to 1.
+
+    Raises:
+        TaskError: The package ``rouge-score`` is not installed.
+    """
+    scores = [_scorer().score(reference, output) for reference in references]
+    one, two, longest = (max(score[kind].fmeasure for score in scores) for kind in TYPES)
+    return float(one), float(two), float(longest)
+
+
+def geometric_mean(scores: npt.NDArray[np.float64]) -> float:
+    """Return the geometric mean of the mean ROUGE-1, ROUGE-2 and ROUGE-L of several outputs.
+
+    Args:
+        scores: One row for each output, ``(n_examples, 3)``.
+
+    Returns:
+        The geometric mean of the three means, on the scale of ``scores``; not the mean of geometric means.
+    """
+    return float(np.prod(scores.mean(axis=0)) ** (1 / scores.shape[1]))

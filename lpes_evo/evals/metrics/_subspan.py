@@ -1,0 +1,41 @@
+"""Best-subspan exact match of Lost in the Middle (https://arxiv.org/abs/2307.03172), ``metrics.py``."""
+
+import re
+import string
+from collections.abc import Iterable
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalize_answer(text: str, *, lower: bool = True) -> str:
+    """Normalise a text as the evaluation script of SQuAD does.
+
+    ASCII punctuation is deleted (a hyphen joins its words), articles become spaces, runs of white space one space.
+
+    Args:
+        text: The text.
+        lower: Whether to lower its case first; L-Eval's exact match does not.
+
+    Returns:
+        The normalised text; empty for ``"The"``.
+    """
+    text = text.lower() if lower else text
+    return " ".join(_ARTICLES.sub(" ", text.translate(_PUNCTUATION)).split())
+
+
+def best_subspan_match(output: str, answers: Iterable[str]) -> float:
+    """Return whether the first line of an output contains one of the accepted answers.
+
+    The comparison is of characters, so ``focus`` contains ``US``; an answer that normalises to nothing is contained
+    in everything. Only the first line counts, since the prompt holds the answer and could be copied.
+
+    Args:
+        output: What the model said.
+        answers: Accepted answers.
+
+    Returns:
+        1 if it does, else 0.
+    """
+    said = normalize_answer(output.split("\n")[0])
+    return float(any(normalize_answer(answer) in said for answer in answers))

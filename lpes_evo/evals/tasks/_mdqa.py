@@ -1,0 +1,206 @@
+"""Question answering over several documents, one of which has the answer (https://arxiv.org/abs/2307.03172)."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lpes_evo.errors import TaskError
+from lpes_evo.evals._data import Record, choose, find_file, find_files, read_records
+from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals.metrics import best_subspan_match, normalize_answer
+from lpes_evo.problems._draws import Draws
+from lpes_evo.problems._task import check_count, check_draw, slot_of
+
+_HEAD = (
+    "Write a high-quality answer for the given question using only the provided search results (some of which might "
+    "be irrelevant).\n\n"
+)
+_OFFICIAL = re.compile(r"nq-open-(\d+)_total_documents_gold_at_(\d+)\..*")
+_ORACLE = ("nq-open-oracle.jsonl.gz", "nq-open-oracle.jsonl", "nq-open-oracle.*jsonl*")
+
+
+@dataclass(frozen=True)
+class _Document:
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Question:
+    text: str
+    answers: tuple[str, ...]
+    gold: _Document
+    others: tuple[_Document, ...]
+    place: str
+
+
+class MdqaTask(EvalTask):
+    """Multi-document question answering of Lost in the Middle.
+
+    Reads a file ``nq-open-N_total_documents_gold_at_K.jsonl.gz`` of that project, the smallest one with enough
+    documents, and shows the first of its distractors; the gold document is moved to each position that is asked
+    for, and the documents are numbered in the order shown. Without such a file, or with ``built``, distractors are
+    gold passages of other questions of ``nq-open-oracle.jsonl.gz``, drawn with the seed; none contains an accepted
+    answer. Built distractors are about other topics, so that they are easier to tell apart than retrieved ones.
+
+    Args:
+        n_documents: Documents in the prompt.
+        built: Whether to build the set from ``nq-open-oracle`` even where a file with distractors is there.
+
+    Raises:
+        TaskError: ``n_documents`` is not an integer of at least 2.
+    """
+
+    metric = "best-subspan exact match"
+
+    def __init__(self, n_documents: int = 20, *, built: bool = False) -> None:
+        self._n_documents = check_count("the number of documents of mdqa", n_documents, least=2, most=10_000)
+        self._built = built
+        self.name = f"mdqa:{self._n_documents}" + ("+built" if built else "")
+
+    def examples(self, request: DataRequest) -> list[EvalExample]:
+        """Read or build the examples, see `EvalTask.examples`.
+
+        Args:
+            request: Positions of the gold document; ``limit`` questions are chosen with the seed, and each is asked
+                at every position.
+
+        Returns:
+            The examples, ordered by position.
+
+        Raises:
+            TaskError: A file is missing or malformed, or there are too few passages without an answer.
+        """
+        places, _, seed = check_draw(request.positions, 1, request.seed, "report")
+        path, oracle = self._file(request.folder)
+        questions = [_question(record) for record in read_records(path)]
+        _check_distinct(questions, path)
+        chosen = choose(questions, request.limit, seed, "mdqa")
+        if oracle:
+            shown = [self._drawn(question, questions, seed) for question in chosen]
+        else:
+            shown = [self._stored(question) for question in chosen]
+        return [
+            _example(question, others, place, f"{self.name}/{seed if oracle else path.name}")
+            for place in places
+            for question, others in zip(chosen, shown, strict=True)
+        ]
+
+    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:
+        """Return 1 if the first line of the output contains an accepted answer, else 0; see `EvalTask.score`."""
+        return (best_subspan_match(output, example.answers),)
+
+    def check(self, examples: Sequence[EvalExample]) -> list[str]:
+        """Warn of accepted answers that every output contains, see `EvalTask.check`."""
+        empty = sorted(
+            {
+                f"{answer!r} of {example.details['question']!r}"
+                for example in examples
+                for answer in example.answers
+                if not normalize_answer(answer)
+            }
+        )
+        if not empty:
+            return []
+        return [
+            f"{len(empty)} accepted answers are empty once normalised, so that any output counts as correct: "
+            f"{', '.join(empty[:3])}."
+        ]
+
+    def _file(self, folder: Path | None) -> tuple[Path, bool]:
+        """Return the file to read, and whether it holds gold passages alone."""
+        if self._built:
+            return find_file(folder, _ORACLE, self.name), True
+        patterns = ("nq-open-*_total_documents_gold_at_*.jsonl*", *_ORACLE)
+        fits = []
+        found = find_files(folder, patterns, self.name)
+        for path in found:
+            sizes = _OFFICIAL.fullmatch(path.name)
+            if sizes and int(sizes[1]) >= self._n_documents:
+                fits.append((int(sizes[1]), int(sizes[2]), path))
+        if fits:
+            return min(fits)[2], False
+        return find_file(folder, _ORACLE, self.name), True
+
+    def _stored(self, question: _Question) -> list[_Document]:
+        others = list(question.others[: self._n_documents - 1])
+        if len(others) < self._n_documents - 1:
+            raise TaskError(
+                f"Expected {question.place} to have {self._n_documents} documents, but it has {len(others) + 1}. "
+                f"Ask for mdqa:{len(others) + 1} or use a file with more."
+            )
+        return others
+
+    def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[_Document]:
+        wanted = [answer for answer in map(normalize_answer, question.answers) if answer]
+        taken: dict[str, _Document] = {question.gold.text: question.gold}
+        for other in _shuffled(pool, Draws("mdqa distractors", seed, question.text)):
+            passage = normalize_answer(f"{other.gold.title} {other.gold.text}")
+            if not any(answer in passage for answer in wanted):
+                taken.setdefault(other.gold.text, other.gold)
+            if len(taken) == self._n_documents:
+                return list(taken.values())[1:]
+        raise TaskError(
+            f"Expected {self._n_documents - 1} passages without an accepted answer of {question.place}, but the file "
+            f"has {len(taken) - 1}. Ask for fewer documents or use a longer file."
+        )
+
+
+def _shuffled(items: Sequence[_Question], draws: Draws) -> Iterator[_Question]:
+    """Yield the items in random order, drawing no more than are taken."""
+    pool = list(items)
+    for index in range(len(pool)):
+        other = index + draws.below(len(pool) - index)
+        pool[index], pool[other] = pool[other], pool[index]
+        yield pool[index]
+
+
+def _question(record: Record) -> _Question:
+    text = record.text("question")
+    answers = record.texts("answers")
+    contexts = record.get("ctxs")
+    if not isinstance(contexts, list) or not all(isinstance(context, dict) for context in contexts):
+        raise record.error("hold a list of documents in the field 'ctxs'", f"it holds {contexts!r:.60}")
+    golds, others = [], []
+    for number, context in enumerate(contexts, start=1):
+        part = Record(f"document {number} of {record.place}", context)
+        document = _Document(part.text("title"), part.text("text"))
+        (golds if context.get("isgold") is True else others).append(document)
+    if len(golds) != 1:
+        raise record.error("have one document with isgold true", f"it has {len(golds)}")
+    return _Question(text, answers, golds[0], tuple(others), record.place)
+
+
+def _check_distinct(questions: Sequence[_Question], path: Path) -> None:
+    seen: dict[str, str] = {}
+    for question in questions:
+        if question.text in seen:
+            raise TaskError(
+                f"Expected every question of {path} once, but {question.place} repeats that of {seen[question.text]}."
+            )
+        seen[question.text] = question.place
+
+
+def _example(question: _Question, others: Sequence[_Document], position: float, label: str) -> EvalExample:
+    slot = slot_of(position, len(others) + 1)
+    documents = [*others[:slot], question.gold, *others[slot:]]
+    lines = [
+        f"Document [{number}](Title: {document.title}) {document.text}"
+        for number, document in enumerate(documents, start=1)
+    ]
+    results = "\n".join(lines)
+    start = len(_HEAD) + sum(len(line) + 1 for line in lines[:slot])
+    key = hashlib.sha256(question.text.encode()).hexdigest()[:16]
+    return EvalExample(
+        id=f"{label}/{key}/{position!r}",
+        prompt=f"{_HEAD}{results}\n\nQuestion: {question.text}\nAnswer:",
+        answers=question.answers,
+        position=position,
+        source=f"nq-open/{key}",
+        cut=(len(_HEAD), len(_HEAD) + len(results)),
+        gold=(start, start + len(lines[slot])),
+        max_new_tokens=100,
+        details={"question": question.text, "n_documents": len(documents), "gold_document": slot + 1},
+    )

@@ -1,0 +1,93 @@
+"""Perplexity of local text: what a model gives each token of it."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import TaskError
+from lpes_evo.evals._data import choose, find_files
+from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.problems._task import check_count
+
+_WORD = re.compile(r"\S+")
+
+
+class PerplexityTask(EvalTask):
+    """Nats per token of the ``.txt`` files of the data folder, sum over sum.
+
+    Texts are cut into windows of so many words, since a task knows no tokenizer, and all models see the same
+    windows; a window keeps its white space, and the last one of a file can be shorter. Every window starts anew, so
+    that its first tokens have little context.
+
+    Args:
+        n_words: Words of a window.
+
+    Raises:
+        TaskError: ``n_words`` is not an integer of at least 2.
+    """
+
+    metric = "nats per token"
+    kind = "likelihood"
+    parts = ("nats", "tokens")
+    larger_is_better = False
+
+    def __init__(self, n_words: int = 1024) -> None:
+        self._n_words = check_count("the number of words of perplexity", n_words, least=2)
+        self.name = f"perplexity:{self._n_words}"
+
+    def examples(self, request: DataRequest) -> list[EvalExample]:
+        """Read the windows, see `EvalTask.examples`.
+
+        Args:
+            request: The folder; ``limit`` windows are chosen with the seed.
+
+        Returns:
+            The examples, one for each window; the text is its only answer.
+
+        Raises:
+            TaskError: There is no ``.txt`` file, or one is not UTF-8 or empty.
+        """
+        made = []
+        for path in find_files(request.folder, ("*.txt",), self.name):
+            text = _read(path)
+            source = f"perplexity/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+            for number, window in enumerate(_windows(text, self._n_words)):
+                name = f"{self.name}/{path.name}/{number}"
+                made.append(
+                    EvalExample(id=name, prompt="", answers=(window,), source=source, max_new_tokens=0)
+                )
+        return choose(made, request.limit, request.seed, "perplexity")
+
+    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:  # noqa: ARG002
+        """Refuse, since nothing is generated; see `EvalTask.score`.
+
+        Raises:
+            TaskError: Always.
+        """
+        raise TaskError(
+            "Expected an output to score, but perplexity has none: it is measured by `lpes-evo eval`."
+        )
+
+    def headline(self, scores: npt.NDArray[np.float64]) -> float:
+        """Return the sum of nats over the sum of tokens, see `EvalTask.headline`."""
+        nats, tokens = scores.sum(axis=0)
+        return float(nats / tokens)
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise TaskError(f"Expected {path} to be a text in UTF-8, but reading it failed: {error}.") from error
+    if not text.strip():
+        raise TaskError(f"Expected {path} to hold text, but it is empty. Remove it from the folder.")
+    return text
+
+
+def _windows(text: str, n_words: int) -> list[str]:
+    """Cut a text before every ``n_words``-th word; the windows joined give the text without its leading white space."""
+    starts = [word.start() for word in _WORD.finditer(text)][::n_words]
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]

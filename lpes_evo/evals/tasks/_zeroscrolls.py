@@ -1,0 +1,167 @@
+"""ZeroSCROLLS (https://arxiv.org/abs/2305.14196): ten tasks over long texts, asked without examples."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import TaskError
+from lpes_evo.evals._data import Record, choose, find_files, load_hub, read_records
+from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals.metrics import (
+    concordance_index,
+    exponential_similarity,
+    geometric_mean,
+    letter_accuracy,
+    listed_numbers,
+    option_letter,
+    percentage,
+    rouge,
+    token_f1,
+)
+
+HUB = "tau/zero_scrolls"
+
+
+@dataclass(frozen=True)
+class _Metric:
+    name: str
+    score: Callable[[str, tuple[str, ...]], tuple[float, ...]]
+    is_reference: Callable[[str], bool] = bool
+    reference: str = "text"
+    parts: tuple[str, ...] = ("score",)
+
+
+_ROUGE = _Metric("ROUGE geometric mean", rouge, parts=("ROUGE-1", "ROUGE-2", "ROUGE-L"))
+_F1 = _Metric("F1", lambda output, answers: (token_f1(output, answers, ascii_only=True),))
+_ACCURACY = _Metric(
+    "accuracy",
+    lambda output, answers: (letter_accuracy(output, answers),),
+    lambda text: option_letter(text) is not None,
+    "a letter from A to D",
+)
+_SIMILARITY = _Metric(
+    "exponential similarity",
+    lambda output, answers: (exponential_similarity(output, answers),),
+    lambda text: percentage(text) is not None,
+    "a percentage such as 62%",
+)
+_CONCORDANCE = _Metric(
+    "concordance index",
+    lambda output, answers: (concordance_index(output, answers),),
+    lambda text: (
+        bool(listed_numbers(text))
+        and sorted(listed_numbers(text)) == [*range(1, len(listed_numbers(text)) + 1)]
+    ),
+    "an order of the numbers from 1 on",
+)
+
+ZEROSCROLLS_TASKS: dict[str, tuple[_Metric, int]] = {
+    "gov_report": (_ROUGE, 1024),
+    "summ_screen_fd": (_ROUGE, 512),
+    "qmsum": (_ROUGE, 512),
+    "squality": (_ROUGE, 512),
+    "qasper": (_F1, 128),
+    "narrative_qa": (_F1, 64),
+    "quality": (_ACCURACY, 10),
+    "musique": (_F1, 32),
+    "space_digest": (_SIMILARITY, 36),
+    "book_sum_sort": (_CONCORDANCE, 256),
+}
+"""Metric of each task, and the most tokens of an answer as the released runner sets them."""
+
+
+class ZeroScrollsTask(EvalTask):
+    """One task of ZeroSCROLLS, scored in percent as the released metric does.
+
+    Reads ``NAME.zip`` with ``SPLIT.jsonl`` in it, ``NAME/SPLIT.jsonl``, or Parquet files ``NAME/SPLIT-*.parquet``. Rows
+    that share an id are one question with several references. The input is shown as it is; the document alone may be
+    cut, so that instruction and question stay. Examples about one document share their source.
+
+    Args:
+        variant: Name of the task, one of `ZEROSCROLLS_TASKS`.
+        test: Whether to read the test split instead of the validation split.
+        hub: Whether to load the Parquet revision from the hub instead of a local file.
+
+    Raises:
+        TaskError: The variant is unknown.
+    """
+
+    def __init__(self, variant: str, *, test: bool = False, hub: bool = False) -> None:
+        if variant not in ZEROSCROLLS_TASKS:
+            raise TaskError(
+                f"Expected a task of ZeroSCROLLS, one of {', '.join(ZEROSCROLLS_TASKS)}, but got {variant!r:.60}."
+            )
+        self._variant = variant
+        self._split = "test" if test else "validation"
+        self._hub = hub
+        self._scorer, self._max_new_tokens = ZEROSCROLLS_TASKS[variant]
+        self.name = f"zeroscrolls:{variant}" + ("+test" if test else "") + ("+hub" if hub else "")
+        self.metric = f"{self._scorer.name} (%)"
+        self.parts = self._scorer.parts
+
+    def examples(self, request: DataRequest) -> list[EvalExample]:
+        """Read the examples, see `EvalTask.examples`.
+
+        Args:
+            request: The folder; ``limit`` questions are chosen with the seed. Positions mean nothing here.
+
+        Returns:
+            The examples, in the order of the file.
+
+        Raises:
+            TaskError: A file is missing or malformed, or a question has no reference.
+        """
+        questions: dict[str, list[Record]] = {}
+        for record in self._records(request.folder):
+            questions.setdefault(record.text("id"), []).append(record)
+        made = [self._example(key, records) for key, records in questions.items()]
+        return choose(made, request.limit, request.seed, self.name)
+
+    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:
+        """Return the released metric of one output in percent, see `EvalTask.score`."""
+        return tuple(100 * value for value in self._scorer.score(output, example.answers))
+
+    def headline(self, scores: npt.NDArray[np.float64]) -> float:
+        """Return the mean, or the geometric mean of the three mean ROUGE scores, see `EvalTask.headline`."""
+        return geometric_mean(scores) if len(self.parts) == 3 else super().headline(scores)
+
+    def _records(self, folder: Path | None) -> list[Record]:
+        if self._hub:
+            return load_hub(HUB, self._variant, self._split)
+        name, split = self._variant, self._split
+        patterns = (f"{name}.zip", f"{name}/{split}.jsonl", f"{name}/{split}*.parquet")
+        found = find_files(folder, patterns, self.name)
+        return [record for path in found for record in read_records(path, f"{split}.jsonl")]
+
+    def _example(self, key: str, records: list[Record]) -> EvalExample:
+        first = records[0]
+        prompt = first.text("input")
+        for record in records[1:]:
+            if record.text("input") != prompt:
+                raise record.error(f"have the input of the other rows with the id {key!r}", "it has another")
+        cut = first.span("document_start_index", "document_end_index", len(prompt))
+        document = hashlib.sha256(prompt[slice(*cut)].encode()).hexdigest()[:16]
+        return EvalExample(
+            id=f"zeroscrolls/{self._variant}/{key}",
+            prompt=prompt,
+            answers=tuple(self._reference(record) for record in records),
+            source=f"zeroscrolls/{self._variant}/{document}",
+            cut=cut,
+            max_new_tokens=self._max_new_tokens,
+            # The files misspell the name of the field.
+            details={"cut_mark": first.text("truncation_seperator")},
+        )
+
+    def _reference(self, record: Record) -> str:
+        output = record.get("output")
+        if not isinstance(output, str) or not self._scorer.is_reference(output.strip()):
+            raise record.error(
+                f"have {self._scorer.reference} as its output",
+                f"it has {output!r:.60}",
+                "The test split was first released without labels; leave out +test for the validation split.",
+            )
+        return output
