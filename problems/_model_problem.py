@@ -114,7 +114,10 @@ class ModelProblem(Problem):
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite.
         """
-        return self.score_many(check_curve(scales, self.n_layers)[None], example_ids)[0]
+        scores: npt.NDArray[np.float64] = self.score_many(
+            check_curve(scales, self.n_layers)[None], example_ids
+        )[0]
+        return scores
 
     def score_many(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None

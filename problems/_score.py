@@ -182,38 +182,45 @@ def answer_scores(
     """
     import torch
 
-    layout = _Layout(packs, n_candidates, padding_side, pad_id)
-    device = model.device
-    inputs = {name: torch.from_numpy(values).to(device) for name, values in layout.inputs.items()}
+    layout = _Layout(packs, padding_side, pad_id)
+
+    def load(values: npt.NDArray[Any]) -> torch.Tensor:
+        return _repeat(torch.from_numpy(values).to(model.device), n_candidates)
+
+    inputs = {name: load(values) for name, values in layout.inputs.items()}
     if layout.shares:
-        inputs["attention_mask"] = _segment_mask(torch.from_numpy(layout.segments).to(device), model.dtype)
-    logits = _logits_at(model, inputs, layout.places).float()
+        segments = torch.from_numpy(layout.segments).to(model.device)
+        inputs["attention_mask"] = _repeat(_segment_mask(segments, model.dtype), n_candidates)
+    pack, place = map(load, layout.places)
+    first_entry = len(packs) * torch.arange(n_candidates, device=model.device)
+    entry = pack + first_entry.repeat_interleave(len(pack) // n_candidates)[:, None]
+    logits = _logits_at(model, inputs, entry, place).float()
     log_probabilities = logits.log_softmax(dim=-1)
-    wanted = torch.from_numpy(layout.targets).to(device)
-    used = torch.from_numpy(layout.counted).to(device)
+    wanted, used = load(layout.targets), load(layout.counted)
     chosen = log_probabilities.gather(-1, wanted[..., None])[..., 0]
     mean = torch.where(used, chosen, 0.0).sum(dim=-1) / used.sum(dim=-1)
     greedy = ((logits.argmax(dim=-1) == wanted) | ~used).all(dim=-1) & torch.isfinite(mean)
     return mean.view(n_candidates, -1), greedy.view(n_candidates, -1)
 
 
+def _repeat(values: "torch.Tensor", times: int) -> "torch.Tensor":
+    """Return ``(n, ...)`` values repeated along the first axis, without a copy where ``n`` or ``times`` is 1."""
+    return values.expand(times, *values.shape).flatten(0, 1)
+
+
 class _Layout:
     """Where the tokens of a batch of packs stand, and where their answers are read.
 
-    The packs stand in the batch once for each candidate, candidates outermost; an entry is one pack of one candidate.
-
     Attributes:
-        inputs: Arrays for the model by name, each ``(n_entries, width)``.
-        segments: Segment of each token, ``(n_entries, width)``: 0 for the shared prefix, -1 for padding.
+        inputs: Arrays for the model by name, each ``(n_packs, width)``.
+        segments: Segment of each token, ``(n_packs, width)``: 0 for the shared prefix, -1 for padding.
         shares: Whether a pack has several rows.
-        places: Entry and place of each answer token's logits, each ``(n_candidates * n_rows, n_answer)``.
-        targets: Answer tokens, ``(n_candidates * n_rows, n_answer)``.
-        counted: Which of them are real, ``(n_candidates * n_rows, n_answer)``.
+        places: Pack and place of each answer token's logits, each ``(n_rows, n_answer)``.
+        targets: Answer tokens, ``(n_rows, n_answer)``.
+        counted: Which of them are real, ``(n_rows, n_answer)``.
     """
 
-    def __init__(
-        self, packs: Sequence[Pack], n_candidates: int, padding_side: PaddingSide, pad_id: int
-    ) -> None:
+    def __init__(self, packs: Sequence[Pack], padding_side: PaddingSide, pad_id: int) -> None:
         width = max(pack.n_tokens for pack in packs)
         rows = [row for pack in packs for row in pack.rows]
         answers = (len(rows), max(len(row.answer_ids) for row in rows))
@@ -246,16 +253,6 @@ class _Layout:
                 self.counted[number, :length] = True
                 number += 1
                 start = end
-        if n_candidates > 1:
-            ids, positions, self.segments, self.targets, self.counted = (
-                np.tile(values, (n_candidates, 1))
-                for values in (ids, positions, self.segments, self.targets, self.counted)
-            )
-            first_entries = np.repeat(np.arange(n_candidates) * len(packs), len(rows))[:, None]
-            self.places = (
-                np.tile(self.places[0], (n_candidates, 1)) + first_entries,
-                np.tile(self.places[1], (n_candidates, 1)),
-            )
         self.inputs = {"input_ids": ids}
         if self.shares or padding_side == "left":
             self.inputs["position_ids"] = positions
@@ -280,23 +277,19 @@ def _segment_mask(segments: "torch.Tensor", dtype: "torch.dtype") -> "torch.Tens
 
 
 def _logits_at(
-    model: Any, inputs: "dict[str, torch.Tensor]", places: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    model: Any, inputs: "dict[str, torch.Tensor]", entry: "torch.Tensor", place: "torch.Tensor"
 ) -> "torch.Tensor":
-    """Return the logits at ``places`` as ``(n_rows, n_answer, n_vocabulary)``.
+    """Return the logits at places ``(n_rows, n_answer)`` of batch entries, ``(n_rows, n_answer, n_vocabulary)``.
 
     The hidden states at the answers are picked out on their way into the output head, so that the model's own
     forward pass still does to the logits what its family does (soft capping, scaling).
     """
-    import torch
-
-    device = inputs["input_ids"].device
-    pack, place = (torch.from_numpy(indices).to(device) for indices in places)
     picked = []
 
     def pick(_head: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         picked.append(True)
         # The rows take the place of the sequence of a single batch entry, which every head maps alike.
-        return (arguments[0][pack, place].flatten(0, 1)[None], *arguments[1:])
+        return (arguments[0][entry, place].flatten(0, 1)[None], *arguments[1:])
 
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     handle = head.register_forward_pre_hook(pick) if head is not None else None
@@ -305,4 +298,4 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return logits[0].reshape(*pack.shape, -1) if picked else logits[pack, place]
+    return logits[0].reshape(*entry.shape, -1) if picked else logits[entry, place]
