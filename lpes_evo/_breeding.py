@@ -27,6 +27,9 @@ class Breeder:
         weights: Weights of the fitness, ``(n_objectives,)``.
         initial: Genomes to start from.
 
+    Attributes:
+        n_starting_points: Genomes at the head of the first population: identity, constants and ``initial``, distinct.
+
     Raises:
         CurveError: A genome of ``initial`` is not feasible in ``space``.
     """
@@ -43,22 +46,18 @@ class Breeder:
         self._weights = weights
         for genome in initial:
             space.check(genome)
-        self._initial = [BezierGenome(genome, weights) for genome in initial]
         self._toolbox = base.Toolbox()
         space.register(self._toolbox, weights=weights)
-
-    def starting_points(self) -> list[BezierGenome]:
-        """Return what the first population begins with: identity, constants and the caller's own, distinct."""
-        identity = (
-            [init_identity(self._space, weights=self._weights)] if self._space.contains_identity else []
-        )
-        constants = init_constants(self._space, self._settings.n_constants, weights=self._weights)
-        return self._distinct([*identity, *constants, *map(self.clone, self._initial)])
+        identity = [init_identity(space, weights=weights)] if space.contains_identity else []
+        constants = init_constants(space, settings.n_constants, weights=weights)
+        given = [BezierGenome(genome, weights) for genome in initial]
+        self._starting_points = self._distinct([*identity, *constants, *given])
+        self.n_starting_points = len(self._starting_points)
 
     def first_population(self) -> list[BezierGenome]:
         """Return the starting points, then half quasi-random, half random curves; distinct where there are enough."""
         space, weights = self._space, self._weights
-        population = self.starting_points()
+        population = [self.clone(genome) for genome in self._starting_points]
         n_quasi_random = max(0, self._settings.population_size - len(population)) // 2
         quasi_random = init_quasi_random(space, n_quasi_random, seed=random.getrandbits(31), weights=weights)
         population = self._distinct([*population, *quasi_random])

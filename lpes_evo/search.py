@@ -1,31 +1,18 @@
 """The evolutionary search as ask and tell; it knows curves and fitness values, but no model."""
 
-from collections import deque
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from deap import tools
 
 from lpes_evo._breeding import Breeder
-from lpes_evo._randomness import check_seed, isolated_random
-from lpes_evo._survival import Survivors, mean_fitness, ranked
+from lpes_evo._candidates import CandidateLine
+from lpes_evo._randomness import check_seed
+from lpes_evo._survival import mean_fitness
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, SearchOrderError
 from lpes_evo.evaluation import Evaluation, checked_evaluation
 from lpes_evo.operators import BezierGenome, CurveSpace
-
-_IDLE_GENERATIONS = 3
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A genome on its way through the search, the generation it counts for, and the scores it has to beat."""
-
-    genome: BezierGenome
-    curve: bytes
-    is_new: bool
-    generation: int
-    reference: tuple[float, ...] | None
 
 
 class Search:
@@ -60,9 +47,6 @@ class Search:
         settings: Algorithm and budget.
         generation: Number of the generation that is or was asked for; 0 is the initial population. In steady-state,
             every ``offspring_size`` candidates count as one.
-        logbook: One DEAP record for each generation whose last evaluation was told:
-            ``generation, evaluations, cached, failed, raced, best, mean, spread``, where the fitness of several
-            objectives is their mean.
 
     Raises:
         ConfigError: ``n_objectives`` does not fit the algorithm, or the seed is not an integer.
@@ -86,32 +70,13 @@ class Search:
                 f"Expected n_objectives = 1 for the algorithm {self.settings.algorithm!r}, but got {n_objectives}. "
                 "Use 'nsga2' for several objectives."
             )
-        self._seed = check_seed(seed)
         self._n_objectives = n_objectives
-        self._breeder = Breeder(space, self.settings, (1.0,) * n_objectives, initial)
-        self._n_starting_points = len(self._breeder.starting_points())
-        with isolated_random(self._seed, "generation", 0):
-            self._first_population = self._breeder.first_population()
-        self._first_curves = self._breeder.curves(self._first_population)
-        self._evaluations: dict[bytes, Evaluation] = {}
-        self._known: set[bytes] = set()
-        # A candidate stands in the line until it and all before it are told, and meanwhile in one of these: held back
-        # for a reference, in the queue to be asked for, outstanding. Then it joins the row of its generation.
-        self._line: deque[_Candidate] = deque()
-        self._held: list[_Candidate] = []
-        self._queue: deque[_Candidate] = deque()
-        self._outstanding: deque[_Candidate] = deque()
-        self._row: list[_Candidate] = []
-        self._n_bred = 0
-        self._n_idle = 0
-        self._survivors = Survivors(self.settings.population_size, n_objectives)
-        self._asked_reference: tuple[float, ...] | None = None
+        breeder = Breeder(space, self.settings, (1.0,) * n_objectives, initial)
+        self._candidates = CandidateLine(
+            breeder, self.settings, n_objectives, space.n_curves, check_seed(seed)
+        )
+        self._reference: tuple[float, ...] | None = None
         self.generation = -1
-        self.logbook = tools.Logbook()
-        self.logbook.header = [
-            "generation", "evaluations", "cached", "failed", "raced", "best", "mean", "spread",
-        ]  # fmt: skip
-        self._advance()
 
     def ask(self, n: int | None = None) -> list[BezierGenome]:
         """Return genomes to evaluate next, none of which was asked for before.
@@ -137,46 +102,27 @@ class Search:
                 f"Expected a running search, but it has stopped: {reason}. Check stop() before ask()."
             )
         if not self._is_steady:
-            if self._outstanding:
+            if self.outstanding:
                 raise SearchOrderError(
-                    f"Expected the evaluations of all genomes before the next ask(), but {len(self._outstanding)} "
-                    "are missing. Tell the evaluations first."
+                    f"Expected the evaluations of all genomes before the next ask(), but {self.outstanding} are "
+                    "missing. Tell the evaluations first."
                 )
-            self._open_generation()
+            self.generation = self._candidates.open_generation()
             n = None
-        asked: list[_Candidate] = []
-        while (
-            self._queue
-            and (n is None or len(asked) < n)
-            and (not asked or self._queue[0].reference == asked[0].reference)
-        ):
-            asked.append(self._queue.popleft())
+        asked = self._candidates.ask(n)
         if asked:
-            self._outstanding.extend(asked)
             self.generation = asked[-1].generation
-            self._asked_reference = asked[0].reference
-        return [self._breeder.clone(candidate.genome) for candidate in asked]
+            self._reference = asked[0].reference
+        return [copy.deepcopy(candidate.genome) for candidate in asked]
 
-    def can_ask(self, n: int | None = None) -> bool:
-        """Return whether `ask` would give genomes.
-
-        Args:
-            n: In steady-state, how many are wanted at once; fewer count only when waiting would bring no more.
-
-        Returns:
-            The answer; for a generational search, whether `ask` may be called, though all of the generation may turn
-            out to be known.
-        """
-        if not self._is_steady:
-            return not self._outstanding and self.stop() is None
-        n_ready = sum(candidate.reference == self._queue[0].reference for candidate in self._queue)
-        can_grow = n_ready == len(self._queue) and bool(self._outstanding) and self._end() is None
-        return n_ready > 0 and (n_ready >= (n or 1) or not can_grow)
+    def can_ask(self) -> bool:
+        """Return whether `ask` may be called; in steady-state, whether it would return a genome."""
+        return self._candidates.can_ask()
 
     @property
     def outstanding(self) -> int:
         """Number of genomes that were asked for and not told yet."""
-        return len(self._outstanding)
+        return len(self._candidates.outstanding)
 
     def reference(self) -> tuple[float, ...] | None:
         """Return the scores that the genomes of the last `ask` are raced against.
@@ -189,7 +135,7 @@ class Search:
             One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
             anything is known, or without ``settings.racing``.
         """
-        return self._asked_reference
+        return self._reference
 
     def tell(self, evaluations: Sequence[Evaluation]) -> None:
         """Take the evaluations of the oldest outstanding genomes, in the order in which they were asked for.
@@ -203,10 +149,10 @@ class Search:
             SearchOrderError: There are more evaluations than outstanding genomes, or one has a wrong number of
                 values; the search is as it was before.
         """
-        if len(evaluations) > len(self._outstanding):
+        if len(evaluations) > self.outstanding:
             raise SearchOrderError(
-                f"Expected at most {len(self._outstanding)} evaluations, one for each genome asked for and not told "
-                f"yet, but got {len(evaluations)}. Ask for genomes first."
+                f"Expected at most {self.outstanding} evaluations, one for each genome asked for and not told yet, "
+                f"but got {len(evaluations)}. Ask for genomes first."
             )
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
         for evaluation in checked:
@@ -216,22 +162,30 @@ class Search:
                     f"but got {len(evaluation.values)}. Make a Search with n_objectives={len(evaluation.values)}."
                 )
         for evaluation in checked:
-            self._evaluations[self._outstanding.popleft().curve] = evaluation
-            self._advance()
+            self._candidates.tell(evaluation)
 
     def stop(self) -> str | None:
         """Return why the search has ended, or ``None`` while it goes on."""
-        return None if self._line else self._end()
+        return self._candidates.stop()
+
+    @property
+    def logbook(self) -> tools.Logbook:
+        """One DEAP record for each generation whose last evaluation was told.
+
+        Its columns are ``generation, evaluations, cached, failed, raced, best, mean, spread``; the fitness of several
+        objectives is their mean.
+        """
+        return self._candidates.logbook
 
     @property
     def population(self) -> list[BezierGenome]:
         """The survivors, best first for one objective."""
-        return self._survivors.population
+        return self._candidates.survivors.population
 
     @property
     def hall_of_fame(self) -> tools.HallOfFame:
         """The best genomes: one for a single objective, else the Pareto front."""
-        return self._survivors.hall_of_fame
+        return self._candidates.survivors.hall_of_fame
 
     @property
     def best(self) -> BezierGenome:
@@ -249,7 +203,7 @@ class Search:
 
     def evaluations(self) -> list[Evaluation]:
         """Return every evaluation that was told, in the order the genomes were asked for."""
-        return list(self._evaluations.values())
+        return list(self._candidates.evaluations.values())
 
     def best_constant(self) -> float | None:
         """Return the constant curve with the largest mean fitness on the search data.
@@ -257,109 +211,5 @@ class Search:
         Returns:
             Its value; ``None`` when no constant curve was evaluated with success.
         """
-        constant = self._survivors.best_constant()
+        constant = self._candidates.survivors.best_constant()
         return None if constant is None else float(constant[0][1])
-
-    def _open_generation(self) -> None:
-        """Queue what is held back of the first generation, or make the next generation."""
-        if self._held:
-            reference = self._reference()
-            self._queue.extend(replace(candidate, reference=reference) for candidate in self._held)
-            self._held = []
-            return
-        self.generation += 1
-        size = self.settings.offspring_size if self.generation else len(self._first_population)
-        with isolated_random(self._seed, "generation", self.generation):
-            made = [self._make() for _ in range(size)]
-        n_now = size
-        self._queue.extend(candidate for candidate in made[:n_now] if candidate.is_new)
-        self._held = [candidate for candidate in made[n_now:] if candidate.is_new]
-        self._advance()
-
-    def _fill_window(self) -> None:
-        """Make the candidates whose results may be unknown beside those of the oldest unknown one."""
-        while len(self._line) < self.settings.in_flight and self._end() is None:
-            with isolated_random(self._seed, "candidate", self._n_bred):
-                candidate = self._make()
-            if candidate.is_new:
-                self._queue.append(candidate)
-
-    def _make(self) -> _Candidate:
-        """Put the next candidate in the line."""
-        number, n_first = self._n_bred, len(self._first_population)
-        if number < n_first:
-            genome, curve = self._first_population[number], self._first_curves[number]
-            generation = 0
-        else:
-            genome, curve = self._breeder.offspring(self.population, self._known)
-            generation = 1 + (number - n_first) // self.settings.offspring_size
-        is_new = curve not in self._known
-        self._known.add(curve)
-        self._n_idle = 0 if is_new else self._n_idle + 1
-        self._n_bred += 1
-        candidate = _Candidate(genome, curve, is_new, generation, self._reference())
-        self._line.append(candidate)
-        return candidate
-
-    def _advance(self) -> None:
-        """Go along the line as far as evaluations are known; in steady-state, refill it after every one."""
-        while True:
-            if self._is_steady:
-                self._fill_window()
-            if self._row and not (self._line and self._line[0].generation == self._row[0].generation):
-                self._close_row()
-            if not self._line or self._line[0].curve not in self._evaluations:
-                return
-            candidate = self._line.popleft()
-            evaluation = self._evaluations[candidate.curve]
-            if evaluation.status == "ok":
-                candidate.genome.fitness.values = evaluation.values
-            self._row.append(candidate)
-            if self._is_steady:
-                self._survivors.select(_successful([candidate]))
-
-    def _end(self) -> str | None:
-        """Return why no further candidate is made, or ``None``."""
-        n_first = len(self._first_population)
-        if self._n_bred - len(self._line) >= n_first and not self.population:
-            return "every evaluation failed"
-        if self._n_bred >= n_first + self.settings.offspring_size * self.settings.generations:
-            return f"all {self.settings.generations} generations are done"
-        if len(self._known) >= self.space.n_curves:
-            return f"all {len(self._known)} curves of the space are evaluated"
-        if self._n_idle >= _IDLE_GENERATIONS * self.settings.offspring_size:
-            return f"no new curve was found among {self._n_idle} candidates"
-        return None
-
-    def _reference(self) -> tuple[float, ...] | None:
-        """Return the scores that a candidate made now has to beat."""
-        if not self.settings.racing or self._n_bred - len(self._line) < self._n_starting_points:
-            return None
-        rivals = self._survivors.members or _successful(self._row)
-        if not rivals:
-            return None
-        return self._evaluations[ranked(rivals, self.settings.race_against)].scores or None
-
-    def _close_row(self) -> None:
-        """End a generation: select, where that is not done one by one, and add it to the logbook."""
-        if not self._is_steady:
-            self._survivors.select(_successful(self._row))
-        new = [self._evaluations[candidate.curve] for candidate in self._row if candidate.is_new]
-        self.logbook.record(
-            generation=self._row[0].generation,
-            evaluations=len(new),
-            cached=len(self._row) - len(new),
-            failed=sum(evaluation.status == "failed" for evaluation in new),
-            raced=sum(evaluation.status == "raced" for evaluation in new),
-            **self._survivors.statistics(),
-        )
-        self._row = []
-
-
-def _successful(candidates: Sequence[_Candidate]) -> dict[bytes, BezierGenome]:
-    """Return the genomes that were evaluated with success, by curve; each curve counts once in a search."""
-    return {
-        candidate.curve: candidate.genome
-        for candidate in candidates
-        if candidate.is_new and candidate.genome.fitness.valid
-    }

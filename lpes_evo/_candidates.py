@@ -1,0 +1,210 @@
+"""The candidates of a search in the order in which they are made, asked for and told."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+
+from deap import tools
+
+from lpes_evo._breeding import Breeder
+from lpes_evo._randomness import isolated_random
+from lpes_evo._survival import Survivors, ranked
+from lpes_evo.config import SearchSettings
+from lpes_evo.evaluation import Evaluation
+from lpes_evo.operators import BezierGenome
+
+_IDLE_GENERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A genome on its way through a search.
+
+    Attributes:
+        genome: The genome, which is given its fitness here.
+        curve: What it shares with every genome that draws the same curve.
+        is_new: Whether it is the first to draw it, so that it is evaluated.
+        generation: The generation it counts for.
+        reference: The scores it is raced against.
+    """
+
+    genome: BezierGenome
+    curve: bytes
+    is_new: bool
+    generation: int
+    reference: tuple[float, ...] | None
+
+
+class CandidateLine:
+    """Makes candidates one after another and takes their evaluations in the same order.
+
+    A candidate stands in the line until it and all before it are told, and meanwhile in one of three places: held back
+    for a reference, in the queue to be asked for, or outstanding. Then it joins the row of its generation.
+
+    Args:
+        breeder: Makes the genomes.
+        settings: Algorithm and budget.
+        n_objectives: Number of fitness values.
+        n_curves: Number of curves in the space.
+        seed: Seed of every draw.
+
+    Attributes:
+        evaluations: What was told, by curve, in the order of asking.
+        survivors: Population and hall of fame.
+        logbook: One record for each complete generation.
+        outstanding: Candidates that were asked for and not told, oldest first.
+    """
+
+    def __init__(
+        self, breeder: Breeder, settings: SearchSettings, n_objectives: int, n_curves: float, seed: int
+    ) -> None:
+        self._breeder = breeder
+        self._settings = settings
+        self._is_steady = settings.algorithm == "steady-state"
+        self._n_curves = n_curves
+        self._seed = seed
+        with isolated_random(seed, "generation", 0):
+            self._first = breeder.first_population()
+        self._first_curves = breeder.curves(self._first)
+        self._known: set[bytes] = set()
+        self._line: deque[Candidate] = deque()
+        self._queue: deque[Candidate] = deque()
+        self._row: list[Candidate] = []
+        self._n_made = 0
+        self._n_idle = 0
+        self.evaluations: dict[bytes, Evaluation] = {}
+        self.survivors = Survivors(settings.population_size, n_objectives)
+        self.logbook = tools.Logbook()
+        self.logbook.header = [
+            "generation", "evaluations", "cached", "failed", "raced", "best", "mean", "spread",
+        ]  # fmt: skip
+        self._held: list[Candidate] = []
+        self.outstanding: deque[Candidate] = deque()
+        self._advance()
+
+    def open_generation(self) -> int:
+        """Queue what is held back of the first generation, or make the next one; return its number."""
+        if self._held:
+            reference = self._scores_to_beat()
+            self._queue.extend(replace(candidate, reference=reference) for candidate in self._held)
+            self._held = []
+            return 0
+        number = self._generation_of(self._n_made)
+        size = self._settings.offspring_size if number else len(self._first)
+        with isolated_random(self._seed, "generation", number):
+            made = [self._make() for _ in range(size)]
+        n_now = self._breeder.n_starting_points if self._settings.racing and not number else size
+        self._queue.extend(candidate for candidate in made[:n_now] if candidate.is_new)
+        self._held = [candidate for candidate in made[n_now:] if candidate.is_new]
+        self._advance()
+        return number
+
+    def can_ask(self) -> bool:
+        """Return whether there is a candidate to ask for, or a generation to open."""
+        return bool(self._queue) if self._is_steady else not self.outstanding and self.stop() is None
+
+    def ask(self, n: int | None) -> list[Candidate]:
+        """Take at most ``n`` candidates with one reference from the queue; all of them when ``None``."""
+        alike = takewhile(lambda candidate: candidate.reference == self._queue[0].reference, self._queue)
+        asked = list(islice(alike, n))
+        for _ in asked:
+            self.outstanding.append(self._queue.popleft())
+        return asked
+
+    def tell(self, evaluation: Evaluation) -> None:
+        """Take the evaluation of the oldest outstanding candidate."""
+        self.evaluations[self.outstanding.popleft().curve] = evaluation
+        self._advance()
+
+    def stop(self) -> str | None:
+        """Return why the search has ended, or ``None``."""
+        return None if self._line else self._end()
+
+    def _generation_of(self, number: int) -> int:
+        return max(0, 1 + (number - len(self._first)) // self._settings.offspring_size)
+
+    def _make(self) -> Candidate:
+        """Put the next candidate in the line."""
+        number = self._n_made
+        if number < len(self._first):
+            genome, curve = self._first[number], self._first_curves[number]
+        else:
+            genome, curve = self._breeder.offspring(self.survivors.population, self._known)
+        generation = self._generation_of(number)
+        reference = self._scores_to_beat() if generation else None
+        candidate = Candidate(genome, curve, curve not in self._known, generation, reference)
+        self._n_idle = 0 if candidate.is_new else self._n_idle + 1
+        self._known.add(curve)
+        self._n_made += 1
+        self._line.append(candidate)
+        return candidate
+
+    def _advance(self) -> None:
+        """Go along the line as far as evaluations are known; in steady-state, refill it after every one."""
+        while True:
+            if self._is_steady:
+                self._fill_window()
+            if self._row and not (self._line and self._line[0].generation == self._row[0].generation):
+                self._close_row()
+            if not self._line or self._line[0].curve not in self.evaluations:
+                return
+            candidate = self._line.popleft()
+            evaluation = self.evaluations[candidate.curve]
+            if evaluation.status == "ok":
+                candidate.genome.fitness.values = evaluation.values
+            self._row.append(candidate)
+            if self._is_steady:
+                self.survivors.select(_successful([candidate]))
+
+    def _fill_window(self) -> None:
+        """Make the candidates that may be in flight together with the oldest one in the line."""
+        while len(self._line) < self._settings.in_flight and self._end() is None:
+            with isolated_random(self._seed, "candidate", self._n_made):
+                candidate = self._make()
+            if candidate.is_new:
+                self._queue.append(candidate)
+
+    def _end(self) -> str | None:
+        """Return why no further candidate is made, or ``None``."""
+        n_first = len(self._first)
+        if self._n_made - len(self._line) >= n_first and not self.survivors.population:
+            return "every evaluation failed"
+        if self._n_made >= n_first + self._settings.offspring_size * self._settings.generations:
+            return f"all {self._settings.generations} generations are done"
+        if len(self._known) >= self._n_curves:
+            return f"all {len(self._known)} curves of the space are evaluated"
+        if self._n_idle >= _IDLE_GENERATIONS * self._settings.offspring_size:
+            return f"no new curve was found among {self._n_idle} candidates"
+        return None
+
+    def _scores_to_beat(self) -> tuple[float, ...] | None:
+        """Return the scores of the parent that candidates are raced against now."""
+        rivals = self.survivors.members or _successful(self._row)
+        if not self._settings.racing or not rivals:
+            return None
+        return self.evaluations[ranked(rivals, self._settings.race_against)].scores or None
+
+    def _close_row(self) -> None:
+        """End a generation: select, where that is not done one by one, and add it to the logbook."""
+        if not self._is_steady:
+            self.survivors.select(_successful(self._row))
+        new = [self.evaluations[candidate.curve] for candidate in self._row if candidate.is_new]
+        self.logbook.record(
+            generation=self._row[0].generation,
+            evaluations=len(new),
+            cached=len(self._row) - len(new),
+            failed=sum(evaluation.status == "failed" for evaluation in new),
+            raced=sum(evaluation.status == "raced" for evaluation in new),
+            **self.survivors.statistics(),
+        )
+        self._row = []
+
+
+def _successful(candidates: Sequence[Candidate]) -> dict[bytes, BezierGenome]:
+    """Return the genomes that were evaluated with success, by curve; each curve counts once in a search."""
+    return {
+        candidate.curve: candidate.genome
+        for candidate in candidates
+        if candidate.is_new and candidate.genome.fitness.valid
+    }
