@@ -54,6 +54,7 @@ class MdqaTask(EvalTask):
     """
 
     metric = "best-subspan exact match"
+    teacher_forcing = True
 
     def __init__(self, n_documents: int = 20, *, built: bool = False) -> None:
         self._n_documents = check_count("the number of documents of mdqa", n_documents, least=2, most=10_000)

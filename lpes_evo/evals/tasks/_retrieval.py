@@ -22,6 +22,7 @@ class _RetrievalTask(EvalTask):
     """A search task whose output must contain the answer."""
 
     metric = "accuracy"
+    teacher_forcing = True
 
     def examples(self, request: DataRequest) -> list[EvalExample]:
         """Draw or read the examples of the report split, see `EvalTask.examples`.

@@ -1,0 +1,60 @@
+"""The command ``lpes-evo score``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lpes_evo.errors import TaskError
+
+
+def score(
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Task, such as leval:tpo, or my_task.py:MyTask.")
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON lines with id and output; or L-Eval's own.")
+    ],
+    data: Annotated[Path | None, typer.Option("--data", help="Folder with the task's data.")] = None,
+    positions: Annotated[
+        str, typer.Option("--positions", help="Gold positions that the file was made with.")
+    ] = "0,0.25,0.5,0.75,1",
+    limit: Annotated[int | None, typer.Option("--limit", help="Limit that the file was made with.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed that the file was made with.")] = 0,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Score what is there, count what is not.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score a finished prediction file, without a model."""
+    from lpes_evo._files import to_json
+    from lpes_evo.evals._task import DataRequest
+    from lpes_evo.evals.predictions import score_predictions
+
+    request = DataRequest(folder=data, positions=_positions(positions), limit=limit, seed=seed)
+    result = score_predictions(task, file, request, partial=partial)
+    if as_json:
+        typer.echo(to_json(result.to_dict(), indent=1))
+        return
+    typer.echo(
+        f"{result.task}: {result.metric} {result.score:.4f} [{result.low:.4f}, {result.high:.4f}], n = {result.n}"
+    )
+    for name, value in result.parts.items() if len(result.parts) > 1 else ():
+        typer.echo(f"  mean {name}: {value:.4f}")
+    for position, row in result.positions.items():
+        typer.echo(
+            f"  position {position:g}: {row['score']:.4f} [{row['low']:.4f}, {row['high']:.4f}], n = {row['n']}"
+        )
+    if result.n_missing:
+        typer.echo(f"  {result.n_missing} examples have no answer in the file and are left out.")
+    for warning in result.warnings:
+        typer.echo(f"  warning: {warning}")
+
+
+def _positions(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise TaskError(
+            f"Expected --positions to be numbers such as 0,0.5,1, but got {text!r:.80}."
+        ) from error

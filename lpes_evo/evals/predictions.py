@@ -1,0 +1,137 @@
+"""Scoring of finished prediction files, without a model."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpes_evo.errors import TaskError
+from lpes_evo.evals._data import Record, read_records
+from lpes_evo.evals._registry import make_eval_task
+from lpes_evo.evals._statistics import score_interval
+from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals.tasks import LEvalTask
+
+
+@dataclass(frozen=True)
+class PredictionScore:
+    """What a prediction file scores.
+
+    Attributes:
+        task: Name of the task.
+        metric: What the score is called.
+        score: The headline score.
+        low: Lower limit of its 95 % interval.
+        high: Upper limit.
+        interval: How the interval was made.
+        n: Answers that were scored.
+        n_missing: Examples of the task without an answer in the file.
+        parts: Mean of each number that the metric gives.
+        positions: Score, limits and number of answers at each gold position; empty where the task has none.
+        warnings: What makes the score mislead.
+    """
+
+    task: str
+    metric: str
+    score: float
+    low: float
+    high: float
+    interval: str
+    n: int
+    n_missing: int
+    parts: dict[str, float]
+    positions: dict[float, dict[str, float]]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON can hold them."""
+        fields = asdict(self)
+        fields["positions"] = {str(position): row for position, row in self.positions.items()}
+        return fields
+
+
+def score_predictions(
+    task: str | EvalTask, file: Path, request: DataRequest | None = None, *, partial: bool = False
+) -> PredictionScore:
+    """Score a prediction file.
+
+    Args:
+        task: The task, or how `make_eval_task` names it.
+        file: JSON lines: L-Eval's own format (``gt``, ``SYSTEM_pred``, ``evaluation``) for its tasks, which needs no
+            data; or, for every task, lines with the ``id`` of an example and the ``output``.
+        request: The data that the file answers; the same as when it was made.
+        partial: Whether examples without an answer are left out and counted instead of refused.
+
+    Returns:
+        The score.
+
+    Raises:
+        TaskError: The file or the data is malformed, an id is unknown or given twice, an answer is missing, or the task
+            generates nothing.
+    """
+    made = make_eval_task(task) if isinstance(task, str) else task
+    if made.kind != "generate":
+        raise TaskError(
+            f"Expected a task whose answers are texts, but {made.name} takes the likelihood of one. Use lpes-evo eval."
+        )
+    if not file.is_file():
+        raise TaskError(f"Expected a file of predictions, but there is no file {file}.")
+    records = read_records(file)
+    if isinstance(made, LEvalTask) and "gt" in records[0].fields:
+        pairs = [(answer.example, answer.output) for answer in made.answers(file)]
+        return _score(made, pairs, 0)
+    examples = made.examples(request or DataRequest())
+    outputs = _outputs(records, {example.id for example in examples}, made.name)
+    missing = [example.id for example in examples if example.id not in outputs]
+    if missing and not partial:
+        raise TaskError(
+            f"Expected an output for each of the {len(examples)} examples of {made.name}, but {file} lacks "
+            f"{len(missing)}, first {missing[0]!r}. Give the positions, limit and seed it was made with, or --partial."
+        )
+    pairs = [(example, outputs[example.id]) for example in examples if example.id in outputs]
+    return _score(made, pairs, len(missing))
+
+
+def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for record in records:
+        key, output = record.text("id"), record.get("output")
+        if not isinstance(output, str):
+            raise record.error("hold text in the field 'output'", f"it holds {output!r:.60}")
+        if key not in known:
+            raise record.error(
+                f"have the id of an example of {task}, such as {min(known)!r}",
+                f"it has {key!r:.80}",
+                "Give the data, positions, limit and seed that the file was made with.",
+            )
+        if key in outputs:
+            raise record.error("have an id of its own", f"{key!r:.80} stands in an earlier line too")
+        outputs[key] = output
+    return outputs
+
+
+def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: int) -> PredictionScore:
+    scores = np.array([task.score(output, example) for example, output in pairs], dtype=np.float64)
+    examples = [example for example, _ in pairs]
+    sources = [example.source for example in examples]
+    score, low, high, interval = score_interval(task, scores, sources)
+    positions = {}
+    for position in sorted({example.position for example in examples if example.position is not None}):
+        chosen = [index for index, example in enumerate(examples) if example.position == position]
+        mean, lower, upper, _ = score_interval(task, scores[chosen], [sources[index] for index in chosen])
+        positions[position] = {"score": mean, "low": lower, "high": upper, "n": len(chosen)}
+    return PredictionScore(
+        task=task.name,
+        metric=task.metric,
+        score=score,
+        low=low,
+        high=high,
+        interval=interval,
+        n=len(pairs),
+        n_missing=n_missing,
+        parts=dict(zip(task.parts, map(float, scores.mean(axis=0)), strict=True)),
+        positions=positions,
+        warnings=tuple(task.check(examples)),
+    )
