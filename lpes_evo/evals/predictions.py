@@ -10,7 +10,7 @@ import numpy as np
 from lpes_evo.errors import TaskError
 from lpes_evo.evals._data import Record, read_records
 from lpes_evo.evals._registry import make_eval_task
-from lpes_evo.evals._statistics import score_interval
+from lpes_evo.evals._statistics import headline_of, score_interval
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals.tasks import LEvalTask
 
@@ -116,11 +116,12 @@ def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: 
     scores = np.array([task.score(output, example) for example, output in pairs], dtype=np.float64)
     examples = [example for example, _ in pairs]
     sources = [example.source for example in examples]
-    score, low, high, interval = score_interval(task, scores, sources)
+    headline = headline_of(task)
+    score, low, high, interval = score_interval(headline, scores, sources)
     positions = {}
     for position in sorted({example.position for example in examples if example.position is not None}):
         chosen = [index for index, example in enumerate(examples) if example.position == position]
-        mean, lower, upper, _ = score_interval(task, scores[chosen], [sources[index] for index in chosen])
+        mean, lower, upper, _ = score_interval(headline, scores[chosen], [sources[index] for index in chosen])
         positions[position] = {"score": mean, "low": lower, "high": upper, "n": len(chosen)}
     return PredictionScore(
         task=task.name,
