@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._encode import OverLength, encode_examples
-from lpes_evo.problems._pack import pack_rows
+from lpes_evo.problems._pack import Pack, pack_rows
 from lpes_evo.problems._problem import Problem, check_curve, check_curves
 from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers, sharing_is_sound
 from lpes_evo.problems._task import Example, check_count, data_hash
@@ -49,6 +49,7 @@ class ModelProblem(Problem):
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
         skipped: Number of examples left out because they exceed the window.
         data_hash: SHA-256 of the examples that are scored.
+        is_exact: Whether the model computes in float32 or better, see `Problem`.
 
     Raises:
         TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, or the examples cannot be
@@ -83,19 +84,19 @@ class ModelProblem(Problem):
         self._share_prefixes = share_prefixes and sharing_is_sound(
             loaded.model, encoding.rows, batch_tokens=batch_tokens
         )
-        packs = pack_rows(encoding.rows, share_prefixes=self._share_prefixes)
         self.n_layers = loaded.n_layers
         self.example_ids = tuple(example.id for example in encoding.examples)
         self.positions = tuple(example.position for example in encoding.examples)
         self.sources = tuple(example.source for example in encoding.examples)
         self.groups = tuple(group_of(position) for position in self.positions)
-        self.n_tokens = sum(pack.n_tokens for pack in packs)
         self.skipped = len(encoding.skipped)
         self.data_hash = data_hash(encoding.examples)
+        self.is_exact = loaded.dtype in ("float32", "float64")
         self._loaded = loaded
         self._metric = metric
-        self._pack_lengths = tuple(pack.n_tokens for pack in packs)
         self._rows = dict(zip(self.example_ids, encoding.rows, strict=True))
+        self._pack_lengths = tuple(pack.n_tokens for pack in self._packs(self.example_ids))
+        self.n_tokens = sum(self._pack_lengths)
 
     def score(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
@@ -163,11 +164,25 @@ class ModelProblem(Problem):
         scores = self._evaluate(check_curve(scales, self.n_layers)[None], self._chosen(example_ids))
         return AnswerScores(scores.log_probability[0], scores.correct[0])
 
-    def n_candidates_that_fit(self, example_ids: Sequence[str] | None = None) -> int:
+    def n_tokens_of(self, example_ids: Sequence[str]) -> int:
+        """Return the tokens, without padding, that score some examples, see `Problem.n_tokens_of`.
+
+        Args:
+            example_ids: The examples.
+
+        Returns:
+            The number of tokens; what examples share is counted once.
+
+        Raises:
+            TaskError: An example id is unknown.
+        """
+        return sum(pack.n_tokens for pack in self._packs(example_ids))
+
+    def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:
         """Return under how many curves one forward pass can score some examples.
 
         Args:
-            example_ids: The examples; all of them when ``None``.
+            example_ids: The examples.
 
         Returns:
             The number of candidates, at least 1 although the examples may need several forward passes.
@@ -175,9 +190,8 @@ class ModelProblem(Problem):
         Raises:
             TaskError: An example id is unknown.
         """
-        rows = [self._rows[name] for name in self._chosen(example_ids)]
-        lengths = [pack.n_tokens for pack in pack_rows(rows, share_prefixes=self._share_prefixes)]
-        return max(1, self.batch_tokens // (max(lengths, default=1) * max(1, len(lengths))))
+        packs = self._packs(example_ids)
+        return max(1, self.batch_tokens // (packs[0].n_tokens * len(packs))) if packs else 1
 
     def smaller(self) -> "ModelProblem | None":
         """Return the same problem with half of ``batch_tokens``, see `Problem.smaller`.
@@ -193,6 +207,15 @@ class ModelProblem(Problem):
     def _largest_batch(self) -> int:
         """Return the tokens of the largest forward pass of any number of candidates."""
         return max(length * max(1, self.batch_tokens // length) for length in self._pack_lengths)
+
+    def _lengths(self, ids: Sequence[str]) -> list[int]:
+        """Return the tokens of the packs that some examples make."""
+        rows = [self._rows[name] for name in ids]
+        return [pack.n_tokens for pack in pack_rows(rows, share_prefixes=self._share_prefixes)]
+
+    def _packs(self, example_ids: Sequence[str]) -> list[Pack]:
+        rows = [self._rows[name] for name in self._chosen(example_ids)]
+        return pack_rows(rows, share_prefixes=self._share_prefixes)
 
     def _chosen(self, example_ids: Sequence[str] | None) -> tuple[str, ...]:
         ids = self.example_ids if example_ids is None else tuple(example_ids)

@@ -21,11 +21,15 @@ class Problem(ABC):
         example_ids: Identity of each example, ``(n_examples,)``.
         groups: Name of the set each example belongs to (``"begin"``, ``"middle"``, ``"end"`` for the
             retrieval tasks), ``(n_examples,)``.
+        is_exact: Whether the company of other candidates and examples changes a score by no more than the
+            rounding of float32. Where it does not hold, candidates are comparable only when they are scored in
+            calls of `score_many` with equally many candidates and the same examples.
     """
 
     n_layers: int
     example_ids: tuple[str, ...]
     groups: tuple[str, ...]
+    is_exact: bool = True
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -34,6 +38,11 @@ class Problem(ABC):
         Every example is a source of its own, unless a problem assigns others.
         """
         return self.example_ids
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the shape of a batch changes scores by no more than the rounding of float32."""
+        return True
 
     @abstractmethod
     def score(
@@ -70,6 +79,56 @@ class Problem(ABC):
         if np.ndim(scales) != 2 or not len(scales):
             raise _not_several(np.shape(scales), self.n_layers)
         return np.array([self.score(curve, example_ids) for curve in scales], dtype=np.float64)
+
+    def n_candidates_that_fit(self, example_ids: Sequence[str] | None = None) -> int:  # noqa: ARG002
+        """Return under how many curves one forward pass can score some examples.
+
+        Args:
+            example_ids: The examples; all of them when ``None``.
+
+        Returns:
+            The number of candidates: 1 for problems that score one curve after the other.
+        """
+        return 1
+
+    def n_tokens_of(self, example_ids: Sequence[str]) -> int:  # noqa: ARG002
+        """Return the tokens, without padding, that one evaluation of some examples forwards.
+
+        Args:
+            example_ids: The examples.
+
+        Returns:
+            The number of tokens: 0 for problems without tokens.
+        """
+        return 0
+
+    def n_tokens_of(self, example_ids: Sequence[str]) -> int:
+        """Return the tokens, without padding, that a model forwards to score some examples under one curve.
+
+        Args:
+            example_ids: The examples.
+
+        Returns:
+            The number of tokens; 0 for a problem without a model.
+
+        Raises:
+            TaskError: An example id is unknown.
+        """
+        return 0
+
+    def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:
+        """Return under how many curves some examples can be scored at once.
+
+        Args:
+            example_ids: The examples.
+
+        Returns:
+            The number of candidates that `score_many` is best given, at least 1.
+
+        Raises:
+            TaskError: An example id is unknown.
+        """
+        return 1
 
     def smaller(self) -> "Problem | None":
         """Return the same problem with half the batch, for a device whose memory does not suffice.

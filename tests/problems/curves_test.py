@@ -59,10 +59,13 @@ def test_several_curves_that_are_no_table_are_refused(scales):
         BrachistochroneProblem(3).score_many(scales)
 
 
-def test_every_example_is_a_source_of_its_own_and_there_is_no_batch_to_halve():
+def test_a_problem_without_a_model_has_sources_but_neither_tokens_nor_batches():
     problem = TargetCurveProblem([1.0, 1.5, 2.0])
     assert problem.sources == problem.example_ids == ("layer-0", "layer-1", "layer-2")
     assert problem.smaller() is None
+    assert problem.n_candidates_that_fit(problem.example_ids) == 1
+    assert problem.n_tokens_of(problem.example_ids) == 0
+    assert problem.is_exact
 
 
 @pytest.mark.parametrize("problem", [TargetCurveProblem([1.0, 1.5, 2.0]), BrachistochroneProblem(3)])

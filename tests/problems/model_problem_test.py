@@ -9,7 +9,7 @@ import torch
 from lpes_evo.errors import EvaluationError, ScalesError, TaskError
 from lpes_evo.problems import ModelProblem, NeedleTask, aggregate, data_hash, encode_examples, score_answers
 from lpes_evo.problems._score import default_batch_tokens
-from lpes_evo.rope import patch_rope
+from lpes_evo.rope import patch_rope, repair_frequencies
 from tests.conftest import build_llama
 
 SCALES = np.array([1.3, 0.8, 1.1])
@@ -104,15 +104,37 @@ def test_forward_passes_depend_on_the_number_of_candidates_and_not_on_their_scal
 def test_as_many_candidates_as_fit_share_one_forward_pass(tiny_loaded):
     problem = ModelProblem(tiny_loaded, examples(), batch_tokens=20_000)
     n_fit = problem.n_candidates_that_fit(problem.example_ids[:3])
-    assert n_fit > problem.n_candidates_that_fit() > 1
-    for ids, n_candidates in ((problem.example_ids[:3], n_fit), (None, problem.n_candidates_that_fit())):
+    n_of_all = problem.n_candidates_that_fit(problem.example_ids)
+    assert n_fit > n_of_all > 1
+    for ids, n_candidates in ((problem.example_ids[:3], n_fit), (None, n_of_all)):
         for more in (0, 1):
             curves = np.ones((n_candidates + more, 3))
             shapes = shapes_of_passes(
                 tiny_loaded, lambda curves=curves, ids=ids: problem.score_many(curves, ids)
             )
             assert (len(shapes) == 1) == (not more)
-    assert ModelProblem(tiny_loaded, examples(), batch_tokens=1).n_candidates_that_fit() == 1
+    assert (
+        ModelProblem(tiny_loaded, examples(), batch_tokens=1).n_candidates_that_fit(problem.example_ids) == 1
+    )
+
+
+def test_the_tokens_of_a_block_are_those_that_are_forwarded(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples(), batch_tokens=1)
+    block = problem.example_ids[::2]
+    passes = shapes_of_passes(tiny_loaded, lambda: problem.score(SCALES, block))
+    assert problem.n_tokens_of(block) == sum(width for _, width in passes)
+    assert problem.n_tokens_of(problem.example_ids) == problem.n_tokens
+    with pytest.raises(TaskError, match="among the 6 examples of this problem, but got 'x'"):
+        problem.n_tokens_of(["x"])
+
+
+def test_scores_are_exact_unless_the_model_is_in_half_precision(tiny_loaded):
+    assert ModelProblem(tiny_loaded, examples()).is_exact
+    half = build_llama().to(torch.bfloat16)
+    repair_frequencies(half)
+    assert not ModelProblem(
+        dataclasses.replace(tiny_loaded, model=half, dtype="bfloat16"), examples()
+    ).is_exact
 
 
 def test_the_batch_suits_the_device_where_none_is_given(tiny_loaded):
