@@ -84,6 +84,7 @@ def folder(tmp_path_factory):
     write_task(folder, "letters", letters, doc_to_target="{{['A', 'B', 'C', 'D'].index(answer)}}")
     write_task(folder, "likelihood", questions(3), metric_list=[{"metric": "brier_score"}])
     write_task(folder, "no_data", questions(1), dataset_kwargs={"data_files": str(folder / "nowhere.jsonl")})
+    write_task(folder, "on_the_hub", questions(1), dataset_path="cais/mmlu", dataset_kwargs=None)
     write_task(
         folder,
         "spoken",
@@ -105,6 +106,16 @@ def own_tasks(monkeypatch):
 
     quick = functools.partial(lm_eval.tasks.TaskManager, include_defaults=False)
     monkeypatch.setattr(lm_eval.tasks, "TaskManager", quick)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Keep the client of the hub from trying for half a minute."""
+    import datasets
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
 
 
 @pytest.fixture(scope="module")
@@ -336,6 +347,20 @@ def test_the_model_type_takes_files_and_folders_of_scales_and_writes_them_down(t
         assert model.get_model_info()["lpes_scales"] is None
 
 
+def test_arguments_of_the_command_line_reach_the_model(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = LpesLM.create_from_arg_string(
+        "pretrained=tiny,scales=none", {"device": "cuda:0", "batch_size": 3}
+    )
+    assert (str(model.device), model.batch_size, model.scales) == ("cpu", 3, None)
+    with pytest.raises(
+        ModelError, match="Expected one of the 0 CUDA devices that torch sees, but got 'cuda:1'"
+    ):
+        LpesLM.create_from_arg_string("pretrained=tiny", {"device": "cuda:1"})
+    chosen = LpesLM.create_from_arg_obj({"pretrained": "tiny", "device": "cpu"}, {"device": "cuda:1"})
+    assert str(chosen.device) == "cpu"
+
+
 def test_the_scales_stay_in_force_until_the_model_is_closed(embedded):
     before = logits(embedded)
     model = LpesLM(embedded, ABSURD)
@@ -425,7 +450,7 @@ def environment(tmp_path):
 def test_the_command_line_of_the_harness_knows_the_model_type(folder, tmp_path):
     scales = save_scales(tmp_path / "scales.json", value=1.2)
     command = [sys.executable, "-m", "lpes_evo.evals.harness", "--model", "lpes"]
-    command += ["--model_args", f"pretrained=tiny,scales={scales},device=cpu", "--tasks", "recall_both"]
+    command += ["--model_args", f"pretrained=tiny,scales={scales}", "--tasks", "recall_both"]
     command += ["--include_path", str(folder), "--output_path", str(tmp_path / "out"), "--batch_size", "4"]
     result = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), check=False
@@ -445,7 +470,8 @@ def test_the_command_line_of_the_harness_knows_the_model_type(folder, tmp_path):
     [
         ("pretrained=tiny,scales=nowhere.json", "recall_small", "Expected a scales file at nowhere.json"),
         ("scales=none", "recall_small", "Expected the model argument pretrained"),
-        ("pretrained=tiny", "no_data", "Expected the data of the harness's task from the hub or the disk"),
+        ("pretrained=tiny", "no_data", "Expected the files that the command and its task files name"),
+        ("pretrained=tiny", "on_the_hub", "Expected the data of the harness's task from the hub or the disk"),
     ],
 )
 def test_the_command_line_of_the_harness_ends_with_one_line(
@@ -459,6 +485,19 @@ def test_the_command_line_of_the_harness_ends_with_one_line(
         main()
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith(f"Error: {message}")
+
+
+def test_the_model_type_is_registered_beside_those_of_the_harness(tmp_path):
+    script = (
+        "from importlib.metadata import EntryPoint\n"
+        "from lpes_evo.evals.harness._model import LpesLM, register\n"
+        "from lm_eval.api.registry import get_model\n"
+        "register(), register()\n"
+        "assert get_model('lpes') is LpesLM and get_model('hf') is LpesLM.__base__\n"
+        "entry = EntryPoint('lpes', 'lpes_evo.evals.harness:LpesLM', 'lm_eval.models')\n"
+        "assert entry.load() is LpesLM"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment(tmp_path))
 
 
 def test_the_harness_is_loaded_only_when_it_is_used(tmp_path):

@@ -2,7 +2,7 @@
 
 import sys
 
-from lpes_evo.errors import LpesError
+from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals.harness._names import require_harness
 
 
@@ -24,6 +24,10 @@ def main() -> None:
             cli_evaluate()
         except (ConnectionError, DatasetsError) as error:
             raise no_data(error) from error
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"Expected the files that the command and its task files name, but one is missing: {error}"
+            ) from error
     except LpesError as error:
         print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 from lm_eval.models.huggingface import HFLM
+from lm_eval.utils import simple_parse_args_string
 
 from lpes_evo._files import to_json
 from lpes_evo.errors import ConfigError, ModelError, ScalesError
@@ -106,6 +107,35 @@ class LpesLM(HFLM):  # type: ignore[misc]
         }
         self.revision = loaded.revision
         self._patch = None if divisors is None else patch_rope(loaded.model, divisors)
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+    ) -> "LpesLM":
+        """Make the model from the harness's command line.
+
+        Args:
+            arg_dict: What ``--model_args`` says, which goes first.
+            additional_config: Batch size and device. The harness says ``cuda:0`` where the user says nothing, also on a
+                machine without a GPU, so that is read as the first GPU if there is one.
+
+        Returns:
+            The model.
+
+        Raises:
+            LpesError: See the constructor.
+        """
+        settings = {name: value for name, value in (additional_config or {}).items() if value is not None}
+        if settings.get("device") == "cuda:0":
+            settings["device"] = "auto"
+        return cls(**{**settings, **arg_dict})
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: dict[str, Any] | None = None
+    ) -> "LpesLM":
+        """Make the model from arguments as ``name=value,name=value``, see `create_from_arg_obj`."""
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     def close(self) -> None:
         """Take the scales off the model; does nothing the second time."""
