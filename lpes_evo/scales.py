@@ -1,5 +1,6 @@
 """Per-layer scales: how a vector is checked, and the ``scales.json`` file."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,33 @@ class Scales:
     def n_layers(self) -> int:
         """Number of layers."""
         return len(self.scales)
+
+    def at_depth(self, n_layers: int) -> "Scales":
+        """Return the same curve read off at another number of layers.
+
+        The x of the control points are stretched from ``self.n_layers - 1`` to ``n_layers - 1``; the scales at equal
+        relative depth stay what they are.
+
+        Args:
+            n_layers: Number of layers of the other model.
+
+        Returns:
+            The scales, ``(n_layers,)``; these very scales where the depth is the same.
+
+        Raises:
+            ScalesError: One of the depths is 1, so that there is no curve to stretch.
+        """
+        if n_layers == self.n_layers:
+            return self
+        if min(n_layers, self.n_layers) < 2:
+            raise ScalesError(
+                f"Expected models of at least 2 layers to carry a curve from one to the other, but got {self.n_layers} "
+                f"and {n_layers}. Search scales for this model."
+            )
+        last, new_last = self.n_layers - 1, n_layers - 1
+        points = tuple((new_last if x == last else x * new_last / last, y) for x, y in self.control_points)
+        scales = CurveSpace(n_layers, len(points)).decode([points])[0]
+        return dataclasses.replace(self, scales=tuple(scales.tolist()), control_points=points)
 
     def save(self, path: Path) -> None:
         """Write ``scales.json``.

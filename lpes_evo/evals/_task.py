@@ -71,6 +71,9 @@ class EvalTask(ABC):
         kind: Whether outputs are generated, or a known text is scored.
         parts: Names of the numbers that `score` gives for an output.
         larger_is_better: Whether a larger headline is a better one; false for a perplexity.
+        teacher_forcing: Whether any output that begins with the first of an example's answers has the full score. Then
+            one forward pass can stand for generation where the user asks for it; it misses answers that come later in
+            an output.
     """
 
     name: str
@@ -78,6 +81,7 @@ class EvalTask(ABC):
     kind: Kind = "generate"
     parts: tuple[str, ...] = ("score",)
     larger_is_better: bool = True
+    teacher_forcing: bool = False
 
     @abstractmethod
     def examples(self, request: DataRequest) -> list[EvalExample]:
@@ -116,6 +120,6 @@ class EvalTask(ABC):
         """
         return float(np.mean(scores[:, 0]))
 
-    def check(self, examples: Sequence[EvalExample]) -> list[str]:
+    def check(self, examples: Sequence[EvalExample]) -> list[str]:  # noqa: ARG002
         """Return warnings about examples whose scores would mislead, one line each."""
         return []

@@ -1,0 +1,207 @@
+"""The command ``lpes-evo eval``."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lpes_evo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lpes_evo.evals._folder import EvalFolder
+
+# A file or pipe has no width of its own; the tables need more than rich's guess of 80 columns.
+_output = Console(width=None if sys.stdout.isatty() else 120)
+_errors = Console(stderr=True)
+
+
+def evaluate(
+    model: Annotated[
+        str | None, typer.Argument(help="Hub id, folder, .gguf file, or 'tiny'.", show_default=False)
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option("--tasks", help="Names of tasks with commas between, such as kv,mdqa,leval:tpo."),
+    ] = None,
+    scales: Annotated[
+        Path | None,
+        typer.Option(
+            "--scales", metavar="RUN_OR_FILE", help="Scales to judge; without, the untouched model alone."
+        ),
+    ] = None,
+    positions: Annotated[
+        str | None, typer.Option("--positions", help="Gold positions; 0,0.25,0.5,0.75,1 by default.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with the data files of the tasks.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", help="Most examples, at each position where a task has positions."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of every draw.")] = None,
+    teacher_forcing: Annotated[
+        bool,
+        typer.Option(
+            "--teacher-forcing", help="One forward pass instead of generation, where the metric allows it."
+        ),
+    ] = False,
+    over_length: Annotated[
+        str | None,
+        typer.Option(
+            "--over-length", help="Examples beyond the window: error, skip, or cut their documents."
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", help="A window in tokens smaller than the model's own.")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option("--batch-tokens", help="Tokens of one batch; by default chosen by the device."),
+    ] = None,
+    chat_template: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat-template/--no-chat-template", help="Use the model's chat template, if it has one."
+        ),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = None,
+    attention: Annotated[
+        str | None, typer.Option("--attention", help="Attention backend, such as sdpa or eager.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Revision of the model on the hub.")
+    ] = None,
+    devices: Annotated[
+        str,
+        typer.Option(
+            "--devices",
+            help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2; or in-process.",
+        ),
+    ] = "auto",
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS", help="Use every GPU of a Ray cluster: host:port, auto or local."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="New folder; runs/eval-NAME-TIME by default.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Folder of an evaluation to go on with.")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="FOLDER", help="Finished evaluation to compare the result with."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --against: show scores of different data side by side.")
+    ] = False,
+) -> None:
+    """Measure a model, untouched and under scales, on benchmarks, with intervals and significance tests."""
+    from lpes_evo.evals import EvalConfig, EvalFolder, load_results, print_results, run_evaluation
+    from lpes_evo.evals._progress import make_eval_reporter
+
+    settings: dict[str, Any] = {
+        "scales": None if scales is None else str(scales),
+        "tasks": _split(tasks),
+        "positions": _numbers(positions),
+        "data": None if data is None else str(data),
+        "limit": limit,
+        "seed": seed,
+        "teacher_forcing": teacher_forcing or None,
+        "over_length": over_length,
+        "max_length": max_length,
+        "batch_tokens": batch_tokens,
+        "chat_template": chat_template,
+    }
+    model_settings = {"name": model, "dtype": dtype, "attention": attention, "revision": revision}
+    given = {name: value for name, value in settings.items() if value is not None}
+    given_model = {name: value for name, value in model_settings.items() if value is not None}
+    if force and against is None:
+        raise ConfigError("Expected --force only with --against, which it is for. Leave it out.")
+    if against is not None:
+        load_results(against)
+    if resume is not None:
+        _refuse_beside_resume([*given, *given_model, *(["output"] if output is not None else [])])
+        folder = EvalFolder(resume)
+        config = folder.load_config()
+    else:
+        if model is None or tasks is None:
+            raise ConfigError(
+                "Expected a model and --tasks, such as: lpes-evo eval tiny --tasks recall. Or --resume FOLDER to go on "
+                "with an evaluation."
+            )
+        config = EvalConfig(**given, model=given_model)
+        name = f"eval-{Path(model).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+        folder = EvalFolder(output or Path("runs") / name)
+        folder.create(config)
+    results = _finished(folder) if resume is not None else None
+    if results is None:
+        try:
+            results = run_evaluation(
+                config, folder, devices=devices, ray_address=ray, reporter=make_eval_reporter(_output)
+            )
+        except KeyboardInterrupt:
+            line = f"Stopped. Finished answers are safe; go on with: lpes-evo eval --resume {folder.path}"
+            _errors.print(line, soft_wrap=True, markup=False, highlight=False)
+            raise
+    print_results(results, _output)
+    if against is not None:
+        _print_comparison(folder, against, force=force)
+    for line in (f"Folder: {folder.path}", *(f"  {path}" for path in sorted(folder.path.glob("*.png")))):
+        _output.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _split(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def _numbers(text: str | None) -> tuple[float, ...] | None:
+    parts = _split(text)
+    try:
+        return None if parts is None else tuple(float(part) for part in parts)
+    except ValueError as error:
+        raise ConfigError(
+            f"Expected --positions to be numbers with commas between, such as 0,0.5,1, but got {text!r}."
+        ) from error
+
+
+def _refuse_beside_resume(names: list[str]) -> None:
+    if names:
+        raise ConfigError(
+            f"Expected --resume alone, since an evaluation keeps its configuration, but got {', '.join(names)} too. "
+            "Leave them out, or start a new evaluation."
+        )
+
+
+def _finished(folder: "EvalFolder") -> Any:
+    """Return the results of a folder where nothing is missing, else ``None``."""
+    from lpes_evo.evals import load_results
+
+    if not folder.results.exists():
+        return None
+    results = load_results(folder.results)
+    failed = any(arm.n_failed for task in results.tasks for arm in task.arms.values())
+    return None if failed else results
+
+
+def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
+    from lpes_evo.evals import EvalFolder, compare_evaluations
+    from lpes_evo.evals._table import difference_text, p_text
+
+    table = Table(title=escape(f"{folder.path} against {against}"), title_justify="left")
+    for column in ("task", "arm", "here", "there", "here minus there", "p"):
+        table.add_column(column, justify="left" if column in ("task", "arm") else "right", no_wrap=True)
+    for row in compare_evaluations(folder, EvalFolder(against), force=force):
+        compared = ["different data" if not row.same_data else "", ""]
+        if row.difference is not None:
+            compared = [difference_text(row.difference), p_text(row.difference.p_value)]
+        table.add_row(escape(row.task), escape(row.arm), f"{row.here:.3f}", f"{row.there:.3f}", *compared)
+    _output.print(table)

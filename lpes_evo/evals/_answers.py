@@ -1,0 +1,228 @@
+"""The work of an evaluation: batches go to workers, answers come back, are scored and written down one by one."""
+
+import math
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lpes_evo.errors import EvaluationError, JournalError
+from lpes_evo.evals._arms import Arm
+from lpes_evo.evals._plan import PlannedTask
+from lpes_evo.evals._progress import EvalReporter
+from lpes_evo.evals._target import Answer, answer_batch
+from lpes_evo.evals._task import EvalExample
+from lpes_evo.journal import Journal
+from lpes_evo.workers import Pool
+
+# Failures in a row, without an answer between them, that mean the cause is not in the examples.
+_MOST_FAILURES = 20
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A batch on its way.
+
+    Attributes:
+        arm: The arm it is answered under.
+        planned: Its task.
+        examples: All of its examples.
+        missing: Ids of those without an answer in the journal; the others keep them company, so that an answer
+            does not depend on where a run was interrupted.
+    """
+
+    arm: Arm
+    planned: PlannedTask
+    examples: tuple[EvalExample, ...]
+    missing: frozenset[str]
+
+
+def answer_key(arm: str, task: str, example_id: str) -> str:
+    """Return the key of an answer in the journal."""
+    return f"{arm}/{task}/{example_id}"
+
+
+def collect_answers(
+    pool: Pool,
+    arms: Sequence[Arm],
+    tasks: Sequence[PlannedTask],
+    journal: Journal,
+    reporter: EvalReporter,
+    batch_tokens: int,
+) -> None:
+    """Answer and score what the journal does not hold yet.
+
+    An example that fails is written down as failed and tried again when the evaluation is resumed.
+
+    Args:
+        pool: Workers that hold the model.
+        arms: The arms.
+        tasks: The tasks.
+        journal: Where answers are kept.
+        reporter: Hears how the work goes.
+        batch_tokens: Tokens of one forward pass over long texts.
+
+    Raises:
+        EvaluationError: Many examples in a row failed.
+        StorageError: The journal cannot be written.
+        LpesError: An arm does not go with the model, or no worker can be started.
+    """
+    waiting = list(_missing_batches(arms, tasks, journal))
+    reporter.begin(sum(len(batch.missing) for batch in waiting))
+    waiting.reverse()
+    at_work: dict[int, _Batch] = {}
+    n_failures = 0
+    while waiting or at_work:
+        # Examples cross to the workers as text, so only as many as keep all of them busy are on their way.
+        while waiting and len(at_work) < 2 * pool.n_workers:
+            batch = waiting.pop()
+            ticket = pool.submit(
+                answer_batch,
+                batch.arm,
+                batch.examples,
+                batch.planned.mode,
+                batch_tokens,
+                label=f"{batch.arm.name} on {len(batch.examples)} examples of {batch.planned.task.name}",
+            )
+            at_work[ticket] = batch
+        completion = pool.wait()
+        batch = at_work.pop(completion.ticket)
+        if completion.failure is not None and completion.failure.final:
+            raise completion.failure.to_error()
+        answers: dict[str, Answer] = {answer.id: answer for answer in completion.value or ()}
+        n_failed = 0
+        for example in batch.examples:
+            if example.id not in batch.missing:
+                continue
+            if completion.failure is None:
+                record = _record(batch.planned, example, answers[example.id])
+            else:
+                record = {"status": "failed", "error": completion.failure.traceback}
+            failed = record["status"] == "failed"
+            n_failures = n_failures + 1 if failed else 0
+            n_failed += failed
+            key = answer_key(batch.arm.name, batch.planned.task.name, example.id)
+            journal.append(_failure_key(journal, key) if failed else key, record)
+            if n_failures >= _MOST_FAILURES:
+                raise EvaluationError(
+                    f"Expected examples that can be answered, but {n_failures} in a row failed, last {example.id!r} "
+                    f"under {batch.arm.name}: {_last_line(record['error'])}. Mend the cause and go on with --resume."
+                )
+        reporter.answered(
+            f"{batch.arm.name} {batch.planned.task.name}", len(batch.missing) - n_failed, n_failed
+        )
+
+
+def _missing_batches(arms: Sequence[Arm], tasks: Sequence[PlannedTask], journal: Journal) -> Iterator[_Batch]:
+    """Yield batches with missing answers; arms take turns, so that an interrupted run has pairs to compare."""
+    for planned in tasks:
+        for examples in planned.batches:
+            for arm in arms:
+                missing = frozenset(
+                    example.id
+                    for example in examples
+                    if journal.get(answer_key(arm.name, planned.task.name, example.id)) is None
+                )
+                if missing:
+                    yield _Batch(arm, planned, examples, missing)
+
+
+def _record(planned: PlannedTask, example: EvalExample, answer: Answer) -> dict[str, Any]:
+    """Score an answer and return what is written down about it."""
+    record: dict[str, Any] = {
+        "status": "ok",
+        "prompt": answer.prompt_hash,
+        "n_prompt": answer.n_prompt,
+        "n_cut": answer.n_cut,
+        "gold_lost": answer.gold_lost,
+        "n_rows": answer.n_rows,
+        "output": answer.output,
+        "n_output": answer.n_output,
+    }
+    if answer.nats is not None:
+        record["nats"] = answer.nats
+    error = answer.error
+    if error is None:
+        try:
+            record["score"] = _score(planned, example, answer)
+        except Exception:  # a metric of a user must not end an evaluation of hours
+            error = traceback.format_exc()
+    return record if error is None else record | {"status": "failed", "error": error}
+
+
+def _score(planned: PlannedTask, example: EvalExample, answer: Answer) -> list[float]:
+    if planned.mode == "likelihood":
+        parts: Sequence[float] = (float(answer.nats or 0.0), float(answer.n_output))
+    else:
+        parts = planned.task.score(answer.output or "", example)
+    values = [float(part) for part in parts]
+    if len(values) != len(planned.task.parts) or not all(map(math.isfinite, values)):
+        raise ValueError(
+            f"Expected a finite score for each of {', '.join(planned.task.parts)}, but got {values!r:.80}."
+        )
+    return values
+
+
+def _failure_key(journal: Journal, key: str) -> str:
+    """Return a key of its own for a failure, so that the answer itself stays missing."""
+    number = 1
+    while journal.get(f"failure {number} of {key}") is not None:
+        number += 1
+    return f"failure {number} of {key}"
+
+
+def last_failure(journal: Journal, key: str) -> str | None:
+    """Return the last line of the newest failure of an answer, or ``None`` where there is none."""
+    found, number = None, 1
+    while (record := journal.get(f"failure {number} of {key}")) is not None:
+        found, number = _last_line(str(record.get("error"))), number + 1
+    return found
+
+
+def _last_line(trouble: str) -> str:
+    return (trouble.strip().splitlines() or [""])[-1]
+
+
+@dataclass(frozen=True)
+class AnswerRecord:
+    """What the results need of a line of the journal.
+
+    Attributes:
+        score: The numbers of the metric.
+        n_rows: Examples that were answered together.
+    """
+
+    score: tuple[float, ...]
+    n_rows: int
+
+
+def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> AnswerRecord:
+    """Check a line of the journal.
+
+    Args:
+        record: The line.
+        n_parts: How many numbers its score has; ``None`` for any number.
+        path: The file, for messages.
+
+    Returns:
+        What it says.
+
+    Raises:
+        JournalError: It was edited.
+    """
+    score, n_rows = record.get("score"), record.get("n_rows")
+    if (
+        record.get("status") != "ok"
+        or not isinstance(score, list)
+        or (len(score) != n_parts if n_parts is not None else not score)
+        or not all(type(part) in (int, float) and math.isfinite(part) for part in score)
+        or type(n_rows) is not int
+        or n_rows < 1
+    ):
+        raise JournalError(
+            f"Expected {n_parts or 'some'} finite numbers as score under {record.get('key')!r} in {path}, and how many "
+            f"rows were answered together, but got {score!r:.60} and {n_rows!r:.20}. The file was edited; restore it "
+            "or start a new evaluation."
+        )
+    return AnswerRecord(tuple(float(part) for part in score), n_rows)

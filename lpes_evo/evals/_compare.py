@@ -1,0 +1,130 @@
+"""Two evaluations side by side, on the same data or not at all."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lpes_evo.errors import JournalError
+from lpes_evo.evals._answers import answer_key, read_answer
+from lpes_evo.evals._folder import EvalFolder
+from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questions
+from lpes_evo.evals._plan import DrawnTask, draw_tasks
+from lpes_evo.evals._results import Difference, TaskResult, load_results
+from lpes_evo.evals._statistics import ScoredExample, difference, headline_of
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One arm on one task in two evaluations.
+
+    Attributes:
+        task: Name of the task.
+        arm: Name of the arm.
+        here: Score of the first evaluation.
+        there: Score of the second.
+        same_data: Whether both asked the same examples.
+        difference: First minus second on the same examples; ``None`` where the data differ.
+    """
+
+    task: str
+    arm: str
+    here: float
+    there: float
+    same_data: bool
+    difference: Difference | None
+
+
+def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = False) -> list[Comparison]:
+    """Compare every arm and task that two finished evaluations share, example by example.
+
+    Args:
+        folder: The first evaluation; its data files must still be there.
+        other: The second, of another model for example.
+        force: Whether scores of different data may stand side by side, without interval and test.
+
+    Returns:
+        One comparison for each task and arm of both.
+
+    Raises:
+        JournalError: An evaluation is unfinished or damaged, they share no task and arm, or their data differ and
+            ``force`` is not set.
+        TaskError: The data of the first evaluation are missing.
+    """
+    here, there = load_results(folder.path), load_results(other.path)
+    theirs = {task.name: task for task in there.tasks}
+    shared = [(task, theirs[task.name]) for task in here.tasks if task.name in theirs]
+    differing = [mine.name for mine, their in shared if mine.data != their.data]
+    if differing and not force:
+        first = differing[0]
+        mine, their = next(pair for pair in shared if pair[0].name == first)
+        raise JournalError(
+            f"Expected scores of the same data, but the data of {', '.join(differing)} differ: {mine.data[:12]} in "
+            f"{folder.path} and {their.data[:12]} in {other.path} for {first}. Use equal --data, --positions, --limit "
+            "and --seed, or --force to see the scores side by side."
+        )
+    drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
+    records = [_read_records(place.answers) if shared else {} for place in (folder, other)]
+    found = [
+        _compare(mine, their, arm, drawn.get(mine.name), folder, other, records)
+        for mine, their in shared
+        for arm in mine.arms
+        if arm in their.arms
+    ]
+    if not found:
+        raise JournalError(
+            f"Expected a task and an arm in both {folder.path} and {other.path}, but they share none."
+        )
+    return found
+
+
+def _compare(
+    mine: TaskResult,
+    their: TaskResult,
+    arm: str,
+    drawn: DrawnTask | None,
+    folder: EvalFolder,
+    other: EvalFolder,
+    records: list[dict[str, dict[str, Any]]],
+) -> Comparison:
+    found = None
+    same = mine.data == their.data
+    if same:
+        sides = [
+            _scored(place.answers, lines, arm, mine.name, drawn)
+            for place, lines in zip((folder, other), records, strict=True)
+        ]
+        headline = macro_average if drawn is None else headline_of(drawn.task)
+        found = difference(headline, sides[0], sides[1])
+    return Comparison(
+        mine.name, arm, mine.arms[arm].overall.score, their.arms[arm].overall.score, same, found
+    )
+
+
+def _scored(
+    path: Path, records: dict[str, dict[str, Any]], arm: str, task: str, drawn: DrawnTask | None
+) -> list[ScoredExample]:
+    """Return the scores of an arm on a task, from the lines of a journal."""
+    if drawn is None:
+        return scored_questions(read_lm_score(records.get, arm, task, path))
+    found = []
+    for example in drawn.examples:
+        record = records.get(answer_key(arm, task, example.id))
+        if record is not None:
+            answer = read_answer(record, len(drawn.task.parts), path)
+            found.append(ScoredExample(example.id, example.position, example.source, answer.score))
+    return found
+
+
+def _read_records(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the finished lines of a journal that is only looked at."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
+        records = [json.loads(line) for line in lines]
+        return {record["key"]: record for record in records}
+    except OSError as error:
+        raise JournalError(f"Expected the answers of an evaluation in {path}: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalError(
+            f"Expected every line of {path} to be an answer with a key, but one is not: {error}. Restore the file."
+        ) from error

@@ -1,0 +1,53 @@
+"""What an evaluation is made of: every value that shapes its result, checked."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from lpes_evo._settings import Settings
+from lpes_evo.config import ModelSettings
+
+
+class EvalConfig(Settings):
+    """Everything that shapes the result of an evaluation.
+
+    Attributes:
+        model: The model.
+        scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
+        tasks: Names of the tasks, see `lpes_evo.evals.make_eval_task`.
+        positions: Gold positions from 0 (beginning) to 1 (end), for tasks that can place the gold fact.
+        data: Folder with the data files.
+        limit: Most examples of a task, at each position where it has positions; ``None`` for all there are.
+        seed: Seed of every draw.
+        teacher_forcing: Whether one forward pass stands for generation where the metric of a task allows it.
+        chat_template: Whether the tokenizer's chat template is used where it has one.
+        over_length: ``error`` refuses an example longer than the window, ``skip`` leaves it out and counts it, ``cut``
+            takes the middle out of its document, and leaves it out where that is not enough.
+        max_length: A window in tokens that is smaller than the model's own.
+        batch_tokens: Tokens of one batch, padding and room for the answers included; ``None`` chooses by the device.
+    """
+
+    model: ModelSettings = ModelSettings()
+    scales: str | None = None
+    tasks: tuple[str, ...] = Field(min_length=1)
+    positions: tuple[float, ...] = Field(default=(0.0, 0.25, 0.5, 0.75, 1.0), min_length=1)
+    data: str | None = None
+    limit: int | None = Field(default=None, ge=1, strict=True)
+    seed: int = Field(default=0, strict=True)
+    teacher_forcing: bool = False
+    chat_template: bool = True
+    over_length: Literal["error", "skip", "cut"] = "error"
+    max_length: int | None = Field(default=None, ge=2, strict=True)
+    batch_tokens: int | None = Field(default=None, ge=1, strict=True)
+
+    @model_validator(mode="after")
+    def _lists_are_sound(self) -> "EvalConfig":
+        for position in self.positions:
+            if not 0 <= position <= 1:
+                raise ValueError(f"expected every position to lie between 0 and 1, but got {position}")
+        for name, values in (("position", self.positions), ("task", self.tasks)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"expected no {name} twice, but got {', '.join(map(str, values))}")
+        if not all(task.strip() for task in self.tasks):
+            raise ValueError("expected names of tasks, but one is empty")
+        return self

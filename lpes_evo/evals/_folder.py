@@ -1,0 +1,128 @@
+"""The folder of an evaluation: its files, its configuration and its lock."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lpes_evo._files import write_atomic
+from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.evals._config import EvalConfig
+from lpes_evo.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class EvalFolder:
+    """The files of an evaluation.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Resolved configuration and provenance."""
+        return self.path / "config.yaml"
+
+    @property
+    def scales(self) -> Path:
+        """The scales that are judged, as they were when the evaluation began."""
+        return self.path / "scales.json"
+
+    @property
+    def answers(self) -> Path:
+        """One line for each answer."""
+        return self.path / "answers.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """Scores, intervals and differences."""
+        return self.path / "results.json"
+
+    @property
+    def markdown(self) -> Path:
+        """The table for a document."""
+        return self.path / "results.md"
+
+    @property
+    def csv(self) -> Path:
+        """The table for a spreadsheet."""
+        return self.path / "results.csv"
+
+    def picture(self, task: str) -> Path:
+        """Return where the picture of a task with positions is."""
+        letters = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in task)
+        return self.path / f"positions-{letters}.png"
+
+    def create(self, config: EvalConfig) -> None:
+        """Make the folder for a new evaluation and write its configuration.
+
+        Args:
+            config: The configuration.
+
+        Raises:
+            JournalError: The folder already holds a run or an evaluation, or cannot be made.
+            StorageError: The configuration cannot be written.
+        """
+        try:
+            used = self.answers.exists() or RunFolder(self.path).journal.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"Expected to make the folder {self.path}, but the system said: {error.strerror}. "
+                "Choose an --output you may write to."
+            ) from error
+        if used:
+            raise JournalError(
+                f"Expected a new folder, but {self.path} is in use already. Continue an evaluation with "
+                f"'lpes-evo eval --resume {self.path}', or choose another --output."
+            )
+        self.write_config(config)
+
+    def write_config(self, config: EvalConfig, record: dict[str, Any] | None = None) -> None:
+        """Write the configuration, and a record of where the evaluation was made once it is known.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        values = {"eval": config.model_dump(mode="json")} | ({} if record is None else {"provenance": record})
+        write_atomic(self.config, yaml.safe_dump(values, sort_keys=False))
+
+    def load_config(self) -> EvalConfig:
+        """Return the configuration of the evaluation in this folder.
+
+        Raises:
+            JournalError: The folder holds no evaluation.
+            ConfigError: Its configuration is not valid.
+        """
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise JournalError(
+                f"Expected a folder of an evaluation with config.yaml, but {self.path} has none that can be read: "
+                f"{error.strerror}. Check the path."
+            ) from error
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(
+                f"Expected {self.config} to be YAML, but it is not: {' '.join(str(error).split())}."
+            ) from error
+        settings = values.get("eval") if isinstance(values, dict) else None
+        if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
+            raise JournalError(
+                f"Expected {self.config} to hold the configuration of an evaluation under the key eval, but it does "
+                "not. Name a folder that 'lpes-evo eval' made."
+            )
+        return EvalConfig(**settings)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process out of the folder for the length of a block.
+
+        Raises:
+            JournalError: Another process works in the folder.
+            StorageError: The folder cannot be written.
+        """
+        return RunFolder(self.path).locked()

@@ -1,0 +1,123 @@
+"""Greedy generation for a batch of prompts, whatever the model's own generation settings say."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a model said to one prompt.
+
+    Attributes:
+        ids: The tokens up to, and without, the one that ends the output.
+        is_finite: Whether all logits the tokens were chosen by were finite.
+    """
+
+    ids: tuple[int, ...]
+    is_finite: bool
+
+
+def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end an output: those of the model's generation settings and of its tokenizer."""
+    config = getattr(model, "generation_config", None)
+    found = getattr(config, "eos_token_id", None)
+    listed = list(found) if isinstance(found, (list, tuple)) else [found]
+    return tuple(sorted({int(end) for end in [*listed, tokenizer.eos_token_id] if end is not None}))
+
+
+def generate_greedy(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: Sequence[int],
+    *,
+    ends: Sequence[int],
+    pad_id: int = 0,
+) -> list[Generated]:
+    """Let a model answer prompts by its likeliest token, with cached keys, in one left-padded batch.
+
+    Penalties, sampling and length limits in the model's own generation settings do not count: an evaluation is the
+    argmax and nothing else.
+
+    Args:
+        model: A causal language model of transformers, in evaluation mode.
+        prompts: Token ids, ``n_rows`` lists.
+        max_new_tokens: Most tokens of each answer, ``(n_rows,)``.
+        ends: Tokens that end an answer.
+        pad_id: Token that fills the padding; it changes nothing.
+
+    Returns:
+        The answers, ``n_rows`` of them.
+    """
+    import torch
+
+    width = max(map(len, prompts))
+    ids = torch.full((len(prompts), width), pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.as_tensor(prompt, dtype=torch.long)
+        mask[row, width - len(prompt) :] = 1
+    watch = _FiniteWatch()
+    with torch.inference_mode(), _plain_settings(model, max(max_new_tokens), ends, pad_id) as settings:
+        said = model.generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            generation_config=settings,
+            logits_processor=[watch],
+        )
+    rows = said[:, width:].tolist()
+    finite = watch.first_wrong(len(prompts))
+    answers = []
+    for row, limit, wrong in zip(rows, max_new_tokens, finite, strict=True):
+        length = next(
+            (place for place, token in enumerate(row[:limit]) if token in ends), min(limit, len(row))
+        )
+        # The step that chose the end counts too, where there was one.
+        answers.append(Generated(tuple(row[:length]), wrong >= min(length + 1, limit)))
+    return answers
+
+
+class _FiniteWatch:
+    """A logits processor that changes nothing and remembers where logits were not finite, without a stop of the GPU."""
+
+    def __init__(self) -> None:
+        self._wrong: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":  # noqa: ARG002
+        # The largest value is not finite where one is NaN or plus infinity, or all are minus infinity.
+        self._wrong.append(~scores.amax(dim=-1).isfinite())
+        return scores
+
+    def first_wrong(self, n_rows: int) -> list[int]:
+        """Return for each row the first step with a value that is not finite; beyond the last where there is none."""
+        import torch
+
+        steps = torch.stack(self._wrong, dim=1).int()
+        beyond = torch.full((n_rows,), steps.shape[1] + 1)
+        return torch.where(steps.any(dim=1).cpu(), steps.argmax(dim=1).cpu(), beyond).tolist()
+
+
+@contextmanager
+def _plain_settings(model: Any, max_new_tokens: int, ends: Sequence[int], pad_id: int) -> Iterator[Any]:
+    """Put settings for greedy decoding in the place of the model's own for the length of a block."""
+    from transformers import GenerationConfig
+
+    settings = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=list(ends) or None,
+        pad_token_id=pad_id,
+        use_cache=True,
+    )
+    own = model.generation_config
+    # What is left unset in the settings of a call is filled in from those of the model.
+    model.generation_config = settings
+    try:
+        yield settings
+    finally:
+        model.generation_config = own

@@ -1,0 +1,221 @@
+"""Tasks that lm-evaluation-harness runs, as part of an evaluation: one piece of work for each arm and task."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import JournalError
+from lpes_evo.evals._arms import Arm
+from lpes_evo.evals._progress import EvalReporter
+from lpes_evo.evals._results import TaskResult
+from lpes_evo.evals._statistics import ScoredExample, summarise_arm
+from lpes_evo.evals._target import EvalTarget
+from lpes_evo.journal import Journal
+from lpes_evo.workers import Pool
+
+_NUMBERS = ("macro", "micro", "n", "n_cut")
+_TEXTS = ("metric", "prompt", "prompt_sha256", "data_sha256")
+
+
+def run_lm_task(target: EvalTarget, arm: Arm, task: str, limit: int | None) -> dict[str, Any]:
+    """Run a task of the harness on the model under an arm.
+
+    Args:
+        target: The model.
+        arm: What is done to it.
+        task: Name of the task.
+        limit: Most questions of each subject.
+
+    Returns:
+        The fields of its `lpes_evo.evals.harness.HarnessScore`.
+
+    Raises:
+        ConfigError: lm-eval is not installed.
+        TaskError: The task is unknown, its data cannot be read, or a label is missing.
+    """
+    from lpes_evo.evals.harness import run_harness
+
+    with arm.apply(target.loaded):
+        score = run_harness(target.loaded, None, [task], limit=limit)[task]
+    return asdict(score)
+
+
+def collect_lm_scores(
+    pool: Pool,
+    arms: Sequence[Arm],
+    tasks: Sequence[str],
+    limit: int | None,
+    journal: Journal,
+    reporter: EvalReporter,
+) -> None:
+    """Run what the journal does not hold yet; a task under an arm is one line there.
+
+    Args:
+        pool: Workers that hold the model.
+        arms: The arms.
+        tasks: Names of the tasks.
+        limit: Most questions of each subject.
+        journal: Where scores are kept.
+        reporter: Hears how the work goes.
+
+    Raises:
+        LpesError: A task could not be run.
+    """
+    pairs = {
+        pool.submit(run_lm_task, arm, task, limit, label=f"{task} under {arm.name}", limited=False): (
+            arm,
+            task,
+        )
+        for task in tasks
+        for arm in arms
+        if journal.get(_key(arm.name, task)) is None
+    }
+    for _ in range(len(pairs)):
+        completion = pool.wait()
+        arm, task = pairs[completion.ticket]
+        if completion.failure is not None:
+            raise completion.failure.to_error()
+        journal.append(_key(arm.name, task), {"harness": completion.value})
+        reporter.stage(f"{task} under {arm.name}: macro average {completion.value['macro']:.4f}")
+
+
+def summarise_lm_task(
+    task: str, arms: Mapping[str, dict[str, Any]], base: str, journal: Journal
+) -> TaskResult:
+    """Condense the scores of all arms on one task.
+
+    Args:
+        task: Name of the task.
+        arms: The arms by name.
+        base: Name of the arm the others are compared with.
+        journal: Where the scores are kept.
+
+    Returns:
+        The result; the score is the mean over subjects of their means.
+
+    Raises:
+        JournalError: The journal was edited, or the arms were asked different questions.
+    """
+    scores = {name: read_lm_score(journal.get, name, task, journal.path) for name in arms}
+    if len({score["prompt_sha256"] for score in scores.values()}) > 1:
+        raise JournalError(
+            f"Expected the same prompts of {task!r} under every arm, but they differ. Move {journal.path} away and "
+            "start anew."
+        )
+    scored = {name: scored_questions(score) for name, score in scores.items()}
+    first = scores[base]
+    results = {}
+    for name, score in scores.items():
+        result = summarise_arm(
+            macro_average,
+            scored[name],
+            None if name == base else scored[base],
+            n_failed=0,
+            n_in_smaller_batches=0,
+        )
+        low, high = score["macro_interval"]
+        overall = result.overall.model_copy(
+            update={"low": low, "high": high, "interval": "combined over subjects"}
+        )
+        results[name] = result.model_copy(update={"overall": overall})
+    shots = "its own number of" if first["n_shots"] is None else first["n_shots"]
+    micro = ", ".join(
+        f"{name} {score['micro']:.4f} [{score['micro_interval'][0]:.4f}, {score['micro_interval'][1]:.4f}]"
+        for name, score in scores.items()
+    )
+    return TaskResult(
+        name=task,
+        metric=f"macro average of {first['metric']}",
+        larger_is_better=True,
+        mode="lm-evaluation-harness",
+        data=first["data_sha256"],
+        n_examples=first["n"],
+        n_sources=first["n"],
+        n_skipped=0,
+        n_cut=first["n_cut"],
+        n_gold_lost=0,
+        n_with_unknown=0,
+        notes=[f"micro average: {micro}", f"{shots} shots; {first['prompt']}"],
+        arms=results,
+    )
+
+
+def macro_average(scores: npt.NDArray[np.float64]) -> float:
+    """Return the mean over subjects of their means.
+
+    Args:
+        scores: Value and number of the subject of each question, ``(n_questions, 2)``.
+
+    Returns:
+        The mean.
+    """
+    _, numbers, sizes = np.unique(scores[:, 1], return_inverse=True, return_counts=True)
+    return float(np.mean(np.bincount(numbers, weights=scores[:, 0]) / sizes))
+
+
+def _key(arm: str, task: str) -> str:
+    return f"{arm}/{task}"
+
+
+def scored_questions(score: dict[str, Any]) -> list[ScoredExample]:
+    """Return the scores of the questions, with the number of their subject as second part.
+
+    Args:
+        score: What `read_lm_score` gave.
+
+    Returns:
+        The scores, in the order of the harness.
+    """
+    subjects = sorted({key.partition("/")[0] for key in score["values"]})
+    numbers = {subject: float(number) for number, subject in enumerate(subjects)}
+    return [
+        ScoredExample(key, None, key, (float(value), numbers[key.partition("/")[0]]))
+        for key, value in score["values"].items()
+    ]
+
+
+def read_lm_score(
+    get: Callable[[str], dict[str, Any] | None], arm: str, task: str, path: Path
+) -> dict[str, Any]:
+    """Check the line of a journal that holds the score of an arm on a task.
+
+    Args:
+        get: Returns the line of a key, such as `Journal.get`.
+        arm: Name of the arm.
+        task: Name of the task.
+        path: The file, for messages.
+
+    Returns:
+        The fields of the score.
+
+    Raises:
+        JournalError: It was edited.
+    """
+    record = get(_key(arm, task)) or {}
+    score = record.get("harness")
+    if not isinstance(score, dict) or not (
+        all(type(score.get(name)) in (int, float) for name in _NUMBERS)
+        and all(isinstance(score.get(name), str) for name in _TEXTS)
+        and all(_is_pair(score.get(f"{name}_interval")) for name in ("macro", "micro"))
+        and isinstance(score.get("values"), dict)
+        and score["values"]
+        and all(type(value) in (int, float) for value in score["values"].values())
+        and type(score.get("n_shots")) in (int, type(None))
+    ):
+        raise JournalError(
+            f"Expected the scores of {task!r} under {arm} in {path}, but the line does not hold them. The file was "
+            "edited; restore it or start a new evaluation."
+        )
+    return score
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(type(limit) in (int, float) for limit in value)
+    )

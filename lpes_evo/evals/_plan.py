@@ -1,0 +1,225 @@
+"""What an evaluation asks: the examples of every task, how they are answered, and in which batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lpes_evo.errors import TaskError
+from lpes_evo.evals._config import EvalConfig
+from lpes_evo.evals._encode import Mode, PromptFacts
+from lpes_evo.evals._registry import make_eval_task
+from lpes_evo.evals._target import encode_prompts
+from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals.harness import is_harness_task
+from lpes_evo.problems import data_hash
+from lpes_evo.workers import Pool
+
+# Texts of one message to a worker.
+_CHUNK = 64
+# Documents hold a rare letter now and then; more than this is a model that cannot read the task.
+_MOST_UNKNOWN = 0.01
+
+
+@dataclass(frozen=True)
+class DrawnTask:
+    """A task with its examples, before a model is loaded.
+
+    Attributes:
+        task: The task.
+        examples: The examples.
+        mode: How they are answered.
+    """
+
+    task: EvalTask
+    examples: tuple[EvalExample, ...]
+    mode: Mode
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task with the examples that a model is asked, and the batches it answers them in.
+
+    Batches depend on the examples alone, so all arms meet an example in the same company: in half precision, where
+    the shape of a batch shows in its results, they stay comparable.
+
+    Attributes:
+        task: The task.
+        mode: How the examples are answered.
+        examples: The examples that fit, in the order of the task.
+        batches: The same examples, longest first, in batches.
+        data: SHA-256 of the examples.
+        n_skipped: Examples left out.
+        facts: What is known about each prompt, by id.
+        notes: What a reader must know, one line each.
+    """
+
+    task: EvalTask
+    mode: Mode
+    examples: tuple[EvalExample, ...]
+    batches: tuple[tuple[EvalExample, ...], ...]
+    data: str
+    n_skipped: int
+    facts: dict[str, PromptFacts]
+    notes: tuple[str, ...]
+
+
+def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
+    """Make or read the examples of every task.
+
+    Args:
+        config: The evaluation.
+
+    Returns:
+        The tasks of this package, and the names of those that lm-evaluation-harness runs.
+
+    Raises:
+        TaskError: A task is unknown, its data are missing or malformed, or two tasks are the same.
+    """
+    request = DataRequest(
+        folder=None if config.data is None else Path(config.data),
+        positions=config.positions,
+        limit=config.limit,
+        seed=config.seed,
+    )
+    drawn: list[DrawnTask] = []
+    for spec in config.tasks:
+        if is_harness_task(spec):
+            continue
+        task = make_eval_task(spec)
+        if any(task.name == other.task.name for other in drawn):
+            raise TaskError(f"Expected every task once, but {spec!r} is {task.name!r} again. Leave one out.")
+        mode: Mode = "generation"
+        if task.kind == "likelihood":
+            mode = "likelihood"
+        elif config.teacher_forcing and task.teacher_forcing:
+            mode = "teacher forcing"
+        examples = tuple(task.examples(request))
+        _check(task, examples, mode)
+        drawn.append(DrawnTask(task, examples, mode))
+    return drawn, [spec for spec in config.tasks if is_harness_task(spec)]
+
+
+def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str, Any]) -> PlannedTask:
+    """Find out which examples fit the model, and put them into batches.
+
+    Args:
+        pool: Workers that hold the model.
+        drawn: The task.
+        config: The evaluation.
+        facts: What `describe_target` told about the model.
+
+    Returns:
+        The plan.
+
+    Raises:
+        TaskError: An example is too long and none may be skipped, all are, or the model does not know the words.
+    """
+    found: list[PromptFacts] = []
+    for start in range(0, len(drawn.examples), _CHUNK):
+        found += pool.call(encode_prompts, drawn.examples[start : start + _CHUNK], drawn.mode)
+    name = drawn.task.name
+    refused = [fact for fact in found if fact.refusal is not None]
+    if refused and (config.over_length == "error" or len(refused) == len(found)):
+        remedy = (
+            "Skip such examples with --over-length skip, or cut their documents with --over-length cut."
+            if config.over_length == "error"
+            else "Make the task smaller, or choose a model with a larger window."
+        )
+        raise TaskError(
+            f"Expected examples of the task {name!r} that fit the model, but {len(refused)} of {len(found)} do not, "
+            f"first {refused[0].id!r}: {refused[0].refusal}. {remedy}"
+        )
+    by_id = {fact.id: fact for fact in found if fact.refusal is None}
+    n_unknown = sum(fact.n_unknown for fact in by_id.values())
+    if n_unknown > _MOST_UNKNOWN * sum(fact.n_prompt for fact in by_id.values()):
+        raise TaskError(
+            f"Expected words that the model's tokenizer knows, but {n_unknown} tokens of the task {name!r} are unknown "
+            "to it. Choose a task that suits the model; the embedded model knows only the task 'recall'."
+        )
+    kept = tuple(example for example in drawn.examples if example.id in by_id)
+    budget = config.batch_tokens or facts["default_batch_tokens"]
+    return PlannedTask(
+        task=drawn.task,
+        mode=drawn.mode,
+        examples=kept,
+        batches=_batches(kept, by_id, budget),
+        data=data_hash(cast("Any", kept)),
+        n_skipped=len(refused),
+        facts=by_id,
+        notes=_notes(drawn, config, kept, by_id, refused),
+    )
+
+
+def _check(task: EvalTask, examples: Sequence[EvalExample], mode: Mode) -> None:
+    """Refuse examples that no run could answer or tell apart."""
+    ids = {example.id for example in examples}
+    if not examples or len(ids) < len(examples):
+        raise TaskError(
+            f"Expected examples of the task {task.name!r} with an id each, but got {len(examples)} examples with "
+            f"{len(ids)} different ids."
+        )
+    for example in examples:
+        if mode == "likelihood":
+            sound, expected = (
+                len(example.answers) == 1 and bool(example.answers[0].strip()),
+                "one text to read",
+            )
+        elif mode == "teacher forcing":
+            sound, expected = bool(example.answers and example.answers[0].strip()), "an answer"
+        else:
+            sound, expected = example.max_new_tokens >= 1, "room for an answer"
+        if not sound or (mode != "likelihood" and not example.prompt.strip()):
+            raise TaskError(
+                f"Expected every example of the task {task.name!r} to have a prompt and {expected}, but "
+                f"{example.id!r} has not. See its data file."
+            )
+
+
+def _batches(
+    examples: Sequence[EvalExample], facts: dict[str, PromptFacts], budget: int
+) -> tuple[tuple[EvalExample, ...], ...]:
+    """Return batches of examples of similar length, longest first, so that a device too small says so at once."""
+    order = sorted(examples, key=lambda example: (-_length(facts[example.id]), example.id))
+    found: list[list[EvalExample]] = []
+    widest = (0, 0)
+    for example in order:
+        fact = facts[example.id]
+        wider = max(widest[0], fact.n_prompt), max(widest[1], fact.n_answer)
+        if found and (len(found[-1]) + 1) * sum(wider) <= budget:
+            found[-1].append(example)
+            widest = wider
+        else:
+            found.append([example])
+            widest = fact.n_prompt, fact.n_answer
+    return tuple(tuple(batch) for batch in found)
+
+
+def _length(fact: PromptFacts) -> int:
+    return fact.n_prompt + fact.n_answer
+
+
+def _notes(
+    drawn: DrawnTask,
+    config: EvalConfig,
+    kept: Sequence[EvalExample],
+    facts: dict[str, PromptFacts],
+    refused: Sequence[PromptFacts],
+) -> tuple[str, ...]:
+    notes = list(drawn.task.check(kept))
+    if refused:
+        notes.append(f"{len(refused)} examples were left out, first {refused[0].id!r}: {refused[0].refusal}")
+    n_cut = sum(fact.n_cut > 0 for fact in facts.values())
+    if n_cut:
+        n_lost = sum(fact.gold_lost for fact in facts.values())
+        notes.append(f"{n_cut} documents lost their middle; {n_lost} of them a part of the needed fact")
+    n_unknown = sum(fact.n_unknown > 0 for fact in facts.values())
+    if n_unknown:
+        notes.append(f"{n_unknown} examples have text that the tokenizer does not know")
+    if len({example.source for example in kept}) == 1 and len(kept) > 1:
+        notes.append("all examples come from one source: the intervals say nothing about other material")
+    if drawn.mode == "teacher forcing":
+        notes.append("teacher forcing: right where greedy decoding begins with the answer")
+    elif config.teacher_forcing and drawn.mode == "generation":
+        notes.append("answered by generation: the metric does not allow teacher forcing")
+    return tuple(notes)

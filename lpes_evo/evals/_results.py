@@ -1,0 +1,182 @@
+"""The result of an evaluation as a file: checked in every field when it is read."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lpes_evo._files import to_json, write_atomic
+from lpes_evo.errors import JournalError
+
+_FORMAT = "lpes-evo/eval"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Difference(_Record):
+    """An arm against the untouched model on the same examples.
+
+    Attributes:
+        value: Score of the arm minus score of the untouched model.
+        low: Lower limit of the 95 % interval.
+        high: Upper limit.
+        p_value: Probability of a difference at least as large where the arms are alike.
+        test: Name of the test.
+        n: Number of examples that both answered.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+    test: str
+    n: int
+
+
+class Row(_Record):
+    """A score over several examples.
+
+    Attributes:
+        position: Gold position from 0 to 1; ``None`` for all examples.
+        n: Number of examples.
+        score: The headline score of the task.
+        low: Lower limit of the 95 % interval.
+        high: Upper limit.
+        interval: How the interval was made.
+        difference: Against the untouched model; ``None`` for that one itself.
+    """
+
+    position: float | None
+    n: int
+    score: float
+    low: float
+    high: float
+    interval: str
+    difference: Difference | None
+
+
+class ArmResult(_Record):
+    """What one arm did on one task.
+
+    Attributes:
+        overall: Over all examples.
+        positions: By gold position, where the task has positions.
+        n_failed: Examples without an answer.
+        n_in_smaller_batches: Examples answered in smaller batches than planned, as where memory was short; in half
+            precision that can change a score.
+    """
+
+    overall: Row
+    positions: list[Row]
+    n_failed: int
+    n_in_smaller_batches: int
+
+
+class TaskResult(_Record):
+    """The outcome of one task.
+
+    Attributes:
+        name: Name of the task.
+        metric: What the score is.
+        larger_is_better: Whether a larger score is a better one.
+        mode: How the examples were answered.
+        data: SHA-256 of the examples that were asked.
+        n_examples: Number of them.
+        n_sources: Number of independent materials they are made of.
+        n_skipped: Examples left out because they are too long.
+        n_cut: Examples whose document was cut.
+        n_gold_lost: Examples among them that lost a part of the needed fact.
+        n_with_unknown: Examples with text that the tokenizer does not know.
+        notes: What a reader must know about the scores, one line each.
+        arms: Results by name of the arm.
+    """
+
+    name: str
+    metric: str
+    larger_is_better: bool
+    mode: str
+    data: str
+    n_examples: int
+    n_sources: int
+    n_skipped: int
+    n_cut: int
+    n_gold_lost: int
+    n_with_unknown: int
+    notes: list[str]
+    arms: dict[str, ArmResult]
+
+
+class EvalResults(_Record):
+    """The outcome of an evaluation.
+
+    Attributes:
+        format: What the file is.
+        version: Version of the format.
+        model: The model.
+        facts: How it was run.
+        arms: What defines each arm, by name.
+        notes: What a reader must know, one line each.
+        tasks: Results of the tasks.
+        command: The command that made the result.
+    """
+
+    format: Literal["lpes-evo/eval"] = "lpes-evo/eval"
+    version: Literal[1] = 1
+    model: str
+    facts: dict[str, Any]
+    arms: dict[str, dict[str, Any]]
+    notes: list[str]
+    tasks: list[TaskResult]
+    command: str
+
+
+def save_results(path: Path, results: EvalResults) -> None:
+    """Write ``results.json``.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    write_atomic(path, to_json(results.model_dump(mode="json"), indent=1) + "\n")
+
+
+def load_results(path: Path) -> EvalResults:
+    """Read ``results.json``.
+
+    Args:
+        path: The file, or the folder of a finished evaluation that holds it.
+
+    Returns:
+        The results.
+
+    Raises:
+        JournalError: The file is missing or malformed.
+    """
+    file = path / "results.json" if path.is_dir() else path
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JournalError(
+            f"Expected a finished evaluation with {file}, but it cannot be read: {error.strerror}. "
+            "Finish it with 'lpes-evo eval --resume'."
+        ) from error
+    except ValueError as error:
+        raise JournalError(
+            f"Expected {file} to be JSON, but it is not: {error}. Write it again with 'lpes-evo eval --resume'."
+        ) from error
+    found = (
+        (values.get("format"), values.get("version")) if isinstance(values, dict) else type(values).__name__
+    )
+    if found != (_FORMAT, 1):
+        raise JournalError(f"Expected {file} to have format {_FORMAT!r}, version 1, but got {found!r:.80}.")
+    try:
+        return EvalResults.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise JournalError(
+            f"Expected {file} to hold the results of an evaluation, but {place} is {first['input']!r:.60}: "
+            f"{first['msg']}. The file was edited; write it again with 'lpes-evo eval --resume'."
+        ) from error

@@ -1,0 +1,236 @@
+"""One evaluation in one folder: plan, answers, table and pictures; resumable at any moment."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lpes_evo import provenance
+from lpes_evo._files import to_json
+from lpes_evo.errors import EvaluationError
+from lpes_evo.evals._answers import answer_key, collect_answers, last_failure, read_answer
+from lpes_evo.evals._arms import Arm, LpesArm, make_arms
+from lpes_evo.evals._config import EvalConfig
+from lpes_evo.evals._folder import EvalFolder
+from lpes_evo.evals._lm_tasks import collect_lm_scores, summarise_lm_task
+from lpes_evo.evals._plan import PlannedTask, draw_tasks, plan_task
+from lpes_evo.evals._plot import plot_task_positions
+from lpes_evo.evals._progress import EvalReporter
+from lpes_evo.evals._results import EvalResults, TaskResult, save_results
+from lpes_evo.evals._statistics import ScoredExample, headline_of, summarise_arm
+from lpes_evo.evals._table import save_tables
+from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
+from lpes_evo.evals._unseen import check_unseen
+from lpes_evo.journal import Journal
+from lpes_evo.report import UNTOUCHED
+from lpes_evo.scales import Scales, load_scales
+from lpes_evo.workers import Pool, make_pool
+
+
+def run_evaluation(
+    config: EvalConfig,
+    folder: EvalFolder,
+    *,
+    devices: str = "auto",
+    ray_address: str | None = None,
+    reporter: EvalReporter | None = None,
+) -> EvalResults:
+    """Start the evaluation of a folder, or go on with it.
+
+    Args:
+        config: The evaluation; for a folder that holds one, the one it was started with.
+        folder: The folder; it must exist.
+        devices: Where the model computes, see `lpes_evo.workers.make_pool`.
+        ray_address: Address of a Ray cluster whose GPUs are used instead.
+        reporter: Hears how the work goes.
+
+    Returns:
+        The results, after all files are written.
+
+    Raises:
+        LpesError: Bad input, a full disk, or too many failures; the message says which. Finished answers are in the
+            journal.
+    """
+    reporter = reporter if reporter is not None else EvalReporter()
+    with folder.locked():
+        found = _load_scales(config, folder)
+        drawn, lm_tasks = draw_tasks(config)
+        notes = []
+        if config.scales is not None:
+            notes.append(check_unseen(Path(config.scales), {task.task.name: task.examples for task in drawn}))
+        reporter.stage(f"Loading {config.model.name}")
+        with make_pool(
+            EvalTargetSpec(config), devices, ray_address=ray_address, on_event=reporter.stage
+        ) as pool:
+            facts = pool.call(describe_target)
+            arms = make_arms(found)
+            records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
+            notes += _transfer_notes(arms, config, facts)
+            for note in notes:
+                reporter.stage(note)
+            tasks = [plan_task(pool, task, config, facts) for task in drawn]
+            _say_what_is_asked(tasks, facts, pool, reporter)
+            identity = _identity(config, facts, records, tasks)
+            if not folder.answers.exists():
+                folder.write_config(config, provenance.describe(**identity))
+            with Journal(folder.answers, {"format": "lpes-evo/answers", "version": 1, **identity}) as journal:
+                try:
+                    batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
+                    collect_answers(pool, arms, tasks, journal, reporter, batch_tokens)
+                    collect_lm_scores(pool, arms, lm_tasks, config.limit, journal, reporter)
+                finally:
+                    reporter.end()
+                names = [arm.name for arm in arms]
+                summaries = [_summarise(task, names, journal) for task in tasks]
+                summaries += [summarise_lm_task(task, records, UNTOUCHED, journal) for task in lm_tasks]
+        results = EvalResults(
+            model=config.model.name,
+            facts=facts,
+            arms=records,
+            notes=notes,
+            tasks=summaries,
+            command=provenance.command_line(),
+        )
+        save_tables(results, folder)
+        for task in results.tasks:
+            if len(task.arms[UNTOUCHED].positions) > 1:
+                _save_picture(task, folder)
+        # Last, so that a folder with results has everything else too.
+        save_results(folder.results, results)
+    return results
+
+
+def _load_scales(config: EvalConfig, folder: EvalFolder) -> Scales | None:
+    """Return the scales that are judged; a copy in the folder keeps them what they were when it began."""
+    if config.scales is None:
+        return None
+    if folder.scales.exists():
+        return load_scales(folder.scales)
+    found = load_scales(config.scales)
+    found.save(folder.scales)
+    return found
+
+
+def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, Any]) -> list[str]:
+    """Say where the scales come from, where that is another model or depth."""
+    notes = []
+    for arm in arms:
+        if not isinstance(arm, LpesArm):
+            continue
+        found = arm.found
+        if found.model != config.model.name:
+            notes.append(
+                f"Transfer: the scales were found on {found.model} (task {found.task}) and are used on "
+                f"{config.model.name}"
+            )
+        if found.n_layers != facts["n_layers"]:
+            notes.append(
+                f"Transfer: the curve of {found.n_layers} layers is read off at the {facts['n_layers']} of this model"
+            )
+    return notes
+
+
+def _identity(
+    config: EvalConfig,
+    facts: dict[str, Any],
+    records: dict[str, dict[str, Any]],
+    tasks: Sequence[PlannedTask],
+) -> dict[str, Any]:
+    """Return what two runs must share to be one: configuration, arms, data, weights, and how the model computes."""
+    return {
+        "config": _hash(config.model_dump(mode="json")),
+        "arms": {name: _hash(record) for name, record in records.items()},
+        "data": {task.task.name: task.data for task in tasks},
+        **{name: facts[name] for name in ("weights", "dtype", "attention", "device", "window")},
+    }
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(to_json(values).encode()).hexdigest()
+
+
+def _say_what_is_asked(
+    tasks: Sequence[PlannedTask], facts: dict[str, Any], pool: Pool, reporter: EvalReporter
+) -> None:
+    reporter.stage(
+        f"{facts['n_layers']} layers, {facts['dtype']} on {pool.n_workers} x {facts['device']}, window of "
+        f"{facts['window']} tokens"
+    )
+    for planned in tasks:
+        longest = max(fact.n_prompt for fact in planned.facts.values())
+        reporter.stage(
+            f"{planned.task.name}: {len(planned.examples)} examples in {len(planned.batches)} batches, prompts of up "
+            f"to {longest} tokens, {planned.mode}"
+        )
+        for note in planned.notes:
+            reporter.stage(f"{planned.task.name}: {note}")
+
+
+def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> TaskResult:
+    """Condense the answers of all arms to one task.
+
+    Raises:
+        EvaluationError: An arm answered no example.
+        JournalError: The journal was edited.
+    """
+    task = planned.task
+    planned_rows = {example.id: len(batch) for batch in planned.batches for example in batch}
+    scored: dict[str, list[ScoredExample]] = {}
+    n_smaller = dict.fromkeys(arms, 0)
+    for arm in arms:
+        scored[arm] = []
+        for example in planned.examples:
+            record = journal.get(answer_key(arm, task.name, example.id))
+            if record is None:
+                continue
+            answer = read_answer(record, len(task.parts), journal.path)
+            n_smaller[arm] += answer.n_rows < planned_rows[example.id]
+            scored[arm].append(ScoredExample(example.id, example.position, example.source, answer.score))
+        if not scored[arm]:
+            first = answer_key(arm, task.name, planned.examples[0].id)
+            raise EvaluationError(
+                f"Expected an answer to an example of {task.name!r} under {arm}, but all {len(planned.examples)} "
+                f"failed, first: {last_failure(journal, first)}. Mend the cause and go on with --resume."
+            )
+    notes = list(planned.notes)
+    for arm in arms:
+        n_failed = len(planned.examples) - len(scored[arm])
+        if n_failed:
+            notes.append(
+                f"{arm}: {n_failed} examples have no answer; see the failures in {journal.path.name}"
+            )
+        if n_smaller[arm]:
+            notes.append(
+                f"{arm}: {n_smaller[arm]} examples were answered in smaller batches than planned, since a batch failed"
+            )
+    facts = planned.facts.values()
+    return TaskResult(
+        name=task.name,
+        metric=task.metric,
+        larger_is_better=task.larger_is_better,
+        mode=planned.mode,
+        data=planned.data,
+        n_examples=len(planned.examples),
+        n_sources=len({example.source for example in planned.examples}),
+        n_skipped=planned.n_skipped,
+        n_cut=sum(fact.n_cut > 0 for fact in facts),
+        n_gold_lost=sum(fact.gold_lost for fact in facts),
+        n_with_unknown=sum(fact.n_unknown > 0 for fact in facts),
+        notes=notes,
+        arms={
+            arm: summarise_arm(
+                headline_of(task),
+                scored[arm],
+                None if arm == UNTOUCHED else scored[UNTOUCHED],
+                n_failed=len(planned.examples) - len(scored[arm]),
+                n_in_smaller_batches=n_smaller[arm],
+            )
+            for arm in arms
+        },
+    )
+
+
+def _save_picture(task: TaskResult, folder: EvalFolder) -> None:
+    from lpes_evo.plots import save_figure
+
+    save_figure(plot_task_positions(task), folder.picture(task.name))

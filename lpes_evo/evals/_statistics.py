@@ -1,0 +1,242 @@
+"""From scores of examples to headline numbers with intervals, and to paired differences with significance tests."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.evals._results import ArmResult, Difference, Row
+from lpes_evo.evals._task import EvalTask
+from lpes_evo.problems import mean_interval, paired_difference, wilson_interval
+
+FloatArray = npt.NDArray[np.float64]
+
+Headline = Callable[[FloatArray], float]
+"""Condenses scores ``(n_examples, n_parts)`` to the number that is reported."""
+
+# A headline that is no mean has to be computed anew for every resample.
+_N_RESAMPLES = 2000
+_N_PERMUTATIONS = 9999
+
+
+@dataclass(frozen=True)
+class ScoredExample:
+    """The score of one example under one arm.
+
+    Attributes:
+        id: Identity of the example.
+        position: Gold position; ``None`` where the task has none.
+        source: What the example is made of.
+        score: The numbers of the metric, ``(n_parts,)``.
+    """
+
+    id: str
+    position: float | None
+    source: str
+    score: tuple[float, ...]
+
+
+def headline_of(task: EvalTask) -> Headline | None:
+    """Return how a task condenses scores; ``None`` for the mean of the first part, which needs no resampling."""
+    return None if type(task).headline is EvalTask.headline else task.headline
+
+
+def summarise_arm(
+    headline: Headline | None,
+    scored: Sequence[ScoredExample],
+    base: Sequence[ScoredExample] | None,
+    *,
+    n_failed: int,
+    n_in_smaller_batches: int,
+) -> ArmResult:
+    """Condense the scores of an arm, overall and by gold position.
+
+    Args:
+        headline: What is reported, see `headline_of`.
+        scored: Scores of the examples the arm answered, at least one.
+        base: Scores of the untouched model; ``None`` where the arm is that model.
+        n_failed: Examples without an answer.
+        n_in_smaller_batches: Examples answered in smaller batches than planned.
+
+    Returns:
+        The result.
+    """
+    positions = sorted({example.position for example in scored if example.position is not None})
+    return ArmResult(
+        overall=_row(headline, None, scored, base),
+        positions=[
+            _row(
+                headline,
+                position,
+                [example for example in scored if example.position == position],
+                base and [example for example in base if example.position == position],
+            )
+            for position in positions
+        ],
+        n_failed=n_failed,
+        n_in_smaller_batches=n_in_smaller_batches,
+    )
+
+
+def _row(
+    headline: Headline | None,
+    position: float | None,
+    scored: Sequence[ScoredExample],
+    base: Sequence[ScoredExample] | None,
+) -> Row:
+    scores = _matrix(scored)
+    score, low, high, interval = score_interval(headline, scores, [example.source for example in scored])
+    return Row(
+        position=position,
+        n=len(scored),
+        score=score,
+        low=low,
+        high=high,
+        interval=interval,
+        difference=None if base is None else difference(headline, scored, base),
+    )
+
+
+def score_interval(
+    headline: Headline | None, scores: FloatArray, sources: Sequence[str]
+) -> tuple[float, float, float, str]:
+    """Return the headline score with its 95 % interval.
+
+    Wilson's interval where scores are 0 or 1 and no two examples share a source; elsewhere the percentile bootstrap
+    over sources, of the headline itself where it is no mean. Examples that all come from one source are resampled one
+    by one; their interval says nothing about other material.
+
+    Args:
+        headline: What is reported, see `headline_of`.
+        scores: Scores of the examples, ``(n_examples, n_parts)``.
+        sources: What each example is made of, ``(n_examples,)``.
+
+    Returns:
+        Score, lower and upper limit, and how the interval was made.
+    """
+    clusters, kind = _clusters(sources)
+    first = scores[:, 0]
+    if headline is not None:
+        return *_bootstrap(headline, scores, clusters), f"bootstrap over {kind}"
+    if _is_binary(first) and len(set(sources)) == len(sources):
+        return float(first.mean()), *wilson_interval(int(first.sum()), len(first)), "Wilson"
+    return *mean_interval(first, clusters.astype(str).tolist()), f"bootstrap over {kind}"
+
+
+def difference(
+    headline: Headline | None, scored: Sequence[ScoredExample], base: Sequence[ScoredExample]
+) -> Difference | None:
+    """Compare two arms on the examples that both answered.
+
+    The interval is the paired percentile bootstrap over sources. The test is McNemar's, exact, where scores are 0 or
+    1 and no two examples share a source; elsewhere a permutation test that exchanges the arms source by source.
+
+    Args:
+        headline: What is reported, see `headline_of`.
+        scored: Scores of the arm.
+        base: Scores of the arm it is compared with.
+
+    Returns:
+        The difference; ``None`` where no example was answered by both.
+    """
+    by_id = {example.id: example for example in base}
+    pairs = [(example, by_id[example.id]) for example in scored if example.id in by_id]
+    if not pairs:
+        return None
+    sources = [example.source for example, _ in pairs]
+    clusters, kind = _clusters(sources)
+    ours, theirs = (_matrix(side) for side in zip(*pairs, strict=True))
+    test = f"permutation over {kind}"
+    if headline is not None:
+        n_parts = ours.shape[1]
+
+        def contrast(rows: FloatArray) -> float:
+            return headline(rows[:, :n_parts]) - headline(rows[:, n_parts:])
+
+        both = np.concatenate([ours, theirs], axis=1)
+        value, low, high = _bootstrap(contrast, both, clusters)
+        p_value = _exchange_test(contrast, both, clusters)
+    else:
+        value, low, high = paired_difference(ours[:, 0], theirs[:, 0], clusters.astype(str).tolist())
+        if _is_binary(ours[:, 0]) and _is_binary(theirs[:, 0]) and len(set(sources)) == len(sources):
+            p_value, test = _mcnemar(ours[:, 0], theirs[:, 0]), "McNemar, exact"
+        else:
+            p_value = _sign_flip_test(ours[:, 0] - theirs[:, 0], clusters)
+    return Difference(value=value, low=low, high=high, p_value=p_value, test=test, n=len(pairs))
+
+
+def _matrix(scored: Sequence[ScoredExample]) -> FloatArray:
+    return np.array([example.score for example in scored], dtype=np.float64)
+
+
+def _is_binary(values: FloatArray) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _clusters(sources: Sequence[str]) -> tuple[npt.NDArray[np.intp], str]:
+    """Return the number of the cluster of each example, and what clusters are."""
+    _, numbers = np.unique(list(sources), return_inverse=True)
+    if numbers.max() == 0:
+        return np.arange(len(numbers)), "examples"
+    return numbers, "sources"
+
+
+def _bootstrap(
+    statistic: Callable[[FloatArray], float], rows: FloatArray, clusters: npt.NDArray[np.intp]
+) -> tuple[float, float, float]:
+    """Return a statistic of rows with its percentile bootstrap interval over clusters."""
+    members = np.split(np.argsort(clusters, kind="stable"), np.cumsum(np.bincount(clusters))[:-1])
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(_N_RESAMPLES):
+        drawn = generator.integers(len(members), size=len(members))
+        found.append(statistic(rows[np.concatenate([members[number] for number in drawn])]))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(statistic(rows)), float(low), float(high)
+
+
+def _mcnemar(ours: FloatArray, theirs: FloatArray) -> float:
+    """Return the p-value of McNemar's exact test: among pairs that differ, either way is equally likely."""
+    from scipy.stats import binomtest
+
+    n_better, n_worse = int((ours > theirs).sum()), int((ours < theirs).sum())
+    if n_better + n_worse == 0:
+        return 1.0
+    return float(binomtest(n_better, n_better + n_worse).pvalue)
+
+
+def _sign_flip_test(differences: FloatArray, clusters: npt.NDArray[np.intp]) -> float:
+    """Return the p-value of the mean difference where the arms may be exchanged cluster by cluster."""
+    from scipy.stats import permutation_test
+
+    sums = np.bincount(clusters, weights=differences)
+    sums = sums[sums != 0]
+    if sums.size == 0:
+        return 1.0
+    outcome = permutation_test(
+        (sums,),
+        lambda values, axis: np.sum(values, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_N_PERMUTATIONS,
+        batch=1000,
+        random_state=np.random.default_rng(0),
+    )
+    return float(outcome.pvalue)
+
+
+def _exchange_test(
+    contrast: Callable[[FloatArray], float], both: FloatArray, clusters: npt.NDArray[np.intp]
+) -> float:
+    """Return the p-value of a contrast of two arms where they may be exchanged cluster by cluster."""
+    n_parts = both.shape[1] // 2
+    exchanged = np.concatenate([both[:, n_parts:], both[:, :n_parts]], axis=1)
+    generator = np.random.default_rng(0)
+    observed = abs(contrast(both))
+    n_as_large = 1
+    for _ in range(_N_RESAMPLES - 1):
+        chosen = generator.integers(2, size=clusters.max() + 1, dtype=bool)[clusters]
+        # What rounding alone makes smaller counts as equal.
+        n_as_large += abs(contrast(np.where(chosen[:, None], exchanged, both))) >= observed * (1 - 1e-12)
+    return n_as_large / _N_RESAMPLES

@@ -1,0 +1,277 @@
+"""What workers do for an evaluation: encode prompts, and let a loaded model answer batches of them under an arm."""
+
+import math
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lpes_evo.errors import LpesError
+from lpes_evo.evals._arms import Arm
+from lpes_evo.evals._config import EvalConfig
+from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFacts
+from lpes_evo.evals._generate import end_ids, generate_greedy
+from lpes_evo.evals._task import EvalExample
+from lpes_evo.problems import score_answers
+
+if TYPE_CHECKING:
+    from lpes_evo.models import LoadedModel
+
+_BATCH_TOKENS = {"cuda": 16384}
+# Decoding one token at a time leaves a CPU idle unless several rows share the work.
+_CPU_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model answered to one example.
+
+    Attributes:
+        id: The example's id.
+        prompt_hash: SHA-256 of the prompt's token ids.
+        n_prompt: Tokens of the prompt.
+        n_cut: Tokens cut out of the document.
+        gold_lost: Whether the cut took a part of the fact that is needed.
+        output: What the model said; with teacher forcing the right answer where it would have said it, else nothing;
+            ``None`` for a likelihood.
+        n_output: Tokens of the output, or of the text whose likelihood was taken.
+        nats: Negative log-probability of the known text in nats; ``None`` after generation.
+        n_rows: Examples that were answered together with this one, itself included.
+        error: The traceback where there is no answer, else ``None``.
+    """
+
+    id: str
+    prompt_hash: str
+    n_prompt: int
+    n_cut: int = 0
+    gold_lost: bool = False
+    output: str | None = None
+    n_output: int = 0
+    nats: float | None = None
+    n_rows: int = 1
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class EvalTarget:
+    """A loaded model and how it is asked.
+
+    Attributes:
+        loaded: The model.
+        encoder: Turns examples into token ids.
+        ends: Tokens that end an output.
+    """
+
+    loaded: "LoadedModel"
+    encoder: PromptEncoder
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, loaded: "LoadedModel", config: EvalConfig) -> "EvalTarget":
+        """Return the target for a model that is loaded already."""
+        window = min(loaded.max_length, config.max_length or loaded.max_length)
+        encoder = PromptEncoder(loaded.tokenizer, window, config.chat_template, config.over_length)
+        return cls(loaded, encoder, end_ids(loaded.model, loaded.tokenizer))
+
+    @property
+    def pad_id(self) -> int:
+        """Token that fills the padding."""
+        pad = self.loaded.tokenizer.pad_token_id
+        return int(pad) if pad is not None else next(iter(self.ends), 0)
+
+
+@dataclass(frozen=True)
+class EvalTargetSpec:
+    """Makes the target of a worker.
+
+    Attributes:
+        config: The evaluation.
+    """
+
+    config: EvalConfig
+
+    def __call__(self, device: str) -> EvalTarget:
+        """Load the model on a device.
+
+        Raises:
+            ModelError: The model cannot be loaded or used.
+        """
+        from lpes_evo.models import load_model
+
+        model = self.config.model
+        loaded = load_model(
+            model.name,
+            revision=model.revision,
+            dtype=model.dtype,
+            device=device,
+            attention=model.attention,
+            trust_remote_code=model.trust_remote_code,
+        )
+        return EvalTarget.of(loaded, self.config)
+
+
+def describe_target(target: EvalTarget) -> dict[str, Any]:
+    """Return what two evaluations must share to be one, and what a reader wants to know about the model."""
+    from lpes_evo.models import weights_hash
+
+    loaded = target.loaded
+    kind = loaded.device.partition(":")[0]
+    return {
+        "n_layers": loaded.n_layers,
+        "revision": loaded.revision,
+        "dtype": loaded.dtype,
+        "device": kind,
+        "attention": loaded.attention,
+        "window": target.encoder.max_length,
+        "weights": weights_hash(loaded.model),
+        "ends": list(target.ends),
+        "default_batch_tokens": _BATCH_TOKENS.get(kind, _CPU_BATCH_TOKENS),
+    }
+
+
+def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Put every arm on the model once, so that one that does not go with it is refused before work begins.
+
+    Returns:
+        The record of each arm.
+
+    Raises:
+        LpesError: An arm does not go with the model.
+    """
+    for arm in arms:
+        with arm.apply(target.loaded):
+            pass
+    return [arm.record(target.loaded.n_layers) for arm in arms]
+
+
+def encode_prompts(target: EvalTarget, examples: Sequence[EvalExample], mode: Mode) -> list[PromptFacts]:
+    """Return what is known about the prompts of examples."""
+    return [target.encoder.encode(example, mode).facts for example in examples]
+
+
+def answer_batch(
+    target: EvalTarget, arm: Arm, examples: Sequence[EvalExample], mode: Mode, batch_tokens: int
+) -> list[Answer]:
+    """Let the model answer a batch under an arm.
+
+    A batch that fails, as where memory is short, is answered in halves; an example that fails alone gets its traceback
+    for an answer.
+
+    Args:
+        target: The model.
+        arm: What is done to it.
+        examples: The examples of the batch.
+        mode: How they are answered.
+        batch_tokens: Tokens of one forward pass over long texts.
+
+    Returns:
+        The answers, in the order of the examples.
+
+    Raises:
+        LpesError: The arm does not go with the model.
+    """
+    prompts = [target.encoder.encode(example, mode) for example in examples]
+    with arm.apply(target.loaded):
+        return _answer(target, examples, prompts, mode, batch_tokens)
+
+
+def _answer(
+    target: EvalTarget,
+    examples: Sequence[EvalExample],
+    prompts: Sequence[EncodedPrompt],
+    mode: Mode,
+    batch_tokens: int,
+) -> list[Answer]:
+    trouble = None
+    try:
+        if mode == "generation":
+            return _generate(target, examples, prompts)
+        return _read(target, examples, prompts, mode, batch_tokens)
+    except LpesError:
+        raise
+    except Exception:  # the others keep their answers, and the run its work
+        trouble = traceback.format_exc()
+    # Outside of the handler, which would keep the tensors of the failed try alive.
+    _free_memory(target)
+    if len(examples) == 1:
+        if len(prompts[0].rows) > 1 and batch_tokens > 1:
+            return _answer(target, examples, prompts, mode, batch_tokens=1)
+        return [_blank(prompts[0], 1, error=trouble)]
+    middle = len(examples) // 2
+    return [
+        answer
+        for part in (slice(0, middle), slice(middle, None))
+        for answer in _answer(target, examples[part], prompts[part], mode, batch_tokens)
+    ]
+
+
+def _free_memory(target: EvalTarget) -> None:
+    if target.loaded.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def _generate(
+    target: EvalTarget, examples: Sequence[EvalExample], prompts: Sequence[EncodedPrompt]
+) -> list[Answer]:
+    found = generate_greedy(
+        target.loaded.model,
+        [prompt.rows[0].prompt_ids for prompt in prompts],
+        [example.max_new_tokens for example in examples],
+        ends=target.ends,
+        pad_id=target.pad_id,
+    )
+    texts = [target.loaded.tokenizer.decode(said.ids, skip_special_tokens=True) for said in found]
+    return [
+        _blank(prompt, len(prompts), output=text, n_output=len(said.ids))
+        if said.is_finite
+        else _blank(prompt, len(prompts), error=_NOT_FINITE)
+        for prompt, said, text in zip(prompts, found, texts, strict=True)
+    ]
+
+
+def _read(
+    target: EvalTarget,
+    examples: Sequence[EvalExample],
+    prompts: Sequence[EncodedPrompt],
+    mode: Mode,
+    batch_tokens: int,
+) -> list[Answer]:
+    """Take the likelihood of known texts; with teacher forcing, also whether greedy decoding gives them."""
+    rows = [row for prompt in prompts for row in prompt.rows]
+    scores = score_answers(target.loaded.model, rows, batch_tokens=batch_tokens)
+    answers, start = [], 0
+    for example, prompt in zip(examples, prompts, strict=True):
+        part = slice(start, start + len(prompt.rows))
+        start = part.stop
+        lengths = [len(row.answer_ids) for row in prompt.rows]
+        nats = -math.fsum(
+            mean * length for mean, length in zip(scores.log_probability[part].tolist(), lengths, strict=True)
+        )
+        output = None
+        if mode == "teacher forcing":
+            output = example.answers[0] if scores.correct[part].all() else ""
+        answers.append(
+            _blank(prompt, len(prompts), output=output, n_output=sum(lengths), nats=nats)
+            if math.isfinite(nats)
+            else _blank(prompt, len(prompts), error=_NOT_FINITE)
+        )
+    return answers
+
+
+_NOT_FINITE = "EvaluationError: the model's output is not finite. With float16, try bfloat16 or float32."
+
+
+def _blank(prompt: EncodedPrompt, n_rows: int, **values: Any) -> Answer:
+    """Return an answer with what is known from the prompt."""
+    facts = prompt.facts
+    return Answer(
+        facts.id,
+        prompt.prompt_hash,
+        facts.n_prompt,
+        n_cut=facts.n_cut,
+        gold_lost=facts.gold_lost,
+        n_rows=n_rows,
+        **values,
+    )

@@ -1,0 +1,49 @@
+"""Whether the examples of an evaluation were held back from the search that found the scales."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lpes_evo.config import load_config
+from lpes_evo.errors import LpesError, TaskError
+from lpes_evo.evals._task import EvalExample
+
+
+def check_unseen(scales: Path, examples: Mapping[str, Sequence[EvalExample]]) -> str:
+    """Check that no example was seen by the search, as far as its run folder tells.
+
+    Args:
+        scales: The file of scales, or the run folder that holds it.
+        examples: Examples of each task by its name.
+
+    Returns:
+        A line that says what was checked, or why nothing could be.
+
+    Raises:
+        TaskError: An example is made of material that the search used.
+    """
+    run = scales if scales.is_dir() else scales.parent
+    if not (run / "config.yaml").is_file():
+        return f"Not checked whether the search saw these examples: {run} has no config.yaml of a search"
+    try:
+        config = load_config(file=run / "config.yaml")
+        from lpes_evo.problems import make_task
+
+        settings = config.examples
+        seen = make_task(config.task.name, **config.task.options).examples(
+            positions=settings.positions,
+            n_per_position=settings.n_per_position,
+            seed=config.seed,
+            split="search",
+        )
+    except LpesError as error:
+        return f"Not checked whether the search saw these examples: {error}"
+    sources = {example.source for example in seen}
+    prompts = {example.prompt for example in seen}
+    for name, rows in examples.items():
+        shared = [row for row in rows if row.source in sources or row.prompt in prompts]
+        if shared:
+            raise TaskError(
+                f"Expected examples that the search of {run} did not see, but {len(shared)} of {len(rows)} of the task "
+                f"{name!r} are made of material it used, first {shared[0].id!r}. Choose another --seed or other data."
+            )
+    return f"None of the {len(seen)} examples of the search (task {config.task.name}) is evaluated here"
