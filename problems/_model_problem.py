@@ -208,11 +208,6 @@ class ModelProblem(Problem):
         """Return the tokens of the largest forward pass of any number of candidates."""
         return max(length * max(1, self.batch_tokens // length) for length in self._pack_lengths)
 
-    def _lengths(self, ids: Sequence[str]) -> list[int]:
-        """Return the tokens of the packs that some examples make."""
-        rows = [self._rows[name] for name in ids]
-        return [pack.n_tokens for pack in pack_rows(rows, share_prefixes=self._share_prefixes)]
-
     def _packs(self, example_ids: Sequence[str]) -> list[Pack]:
         rows = [self._rows[name] for name in self._chosen(example_ids)]
         return pack_rows(rows, share_prefixes=self._share_prefixes)

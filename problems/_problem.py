@@ -39,11 +39,6 @@ class Problem(ABC):
         """
         return self.example_ids
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the shape of a batch changes scores by no more than the rounding of float32."""
-        return True
-
     @abstractmethod
     def score(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
@@ -78,31 +73,10 @@ class Problem(ABC):
         """
         if np.ndim(scales) != 2 or not len(scales):
             raise _not_several(np.shape(scales), self.n_layers)
-        return np.array([self.score(curve, example_ids) for curve in scales], dtype=np.float64)
-
-    def n_candidates_that_fit(self, example_ids: Sequence[str] | None = None) -> int:  # noqa: ARG002
-        """Return under how many curves one forward pass can score some examples.
-
-        Args:
-            example_ids: The examples; all of them when ``None``.
-
-        Returns:
-            The number of candidates: 1 for problems that score one curve after the other.
-        """
-        return 1
+        # Without a dtype: it would make real numbers of complex ones.
+        return np.array([self.score(curve, example_ids) for curve in scales])
 
     def n_tokens_of(self, example_ids: Sequence[str]) -> int:  # noqa: ARG002
-        """Return the tokens, without padding, that one evaluation of some examples forwards.
-
-        Args:
-            example_ids: The examples.
-
-        Returns:
-            The number of tokens: 0 for problems without tokens.
-        """
-        return 0
-
-    def n_tokens_of(self, example_ids: Sequence[str]) -> int:
         """Return the tokens, without padding, that a model forwards to score some examples under one curve.
 
         Args:
@@ -116,7 +90,7 @@ class Problem(ABC):
         """
         return 0
 
-    def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:
+    def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:  # noqa: ARG002
         """Return under how many curves some examples can be scored at once.
 
         Args:
