@@ -14,7 +14,7 @@ from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evals.harness._load import check_tasks, load_tasks
 from lpes_evo.evals.harness._names import harness_name, require_harness
-from lpes_evo.evals.harness._score import HarnessScore, macro_average, score_subject
+from lpes_evo.evals.harness._score import HarnessScore, SubjectScore, macro_average, score_subject
 from lpes_evo.models import LoadedModel
 
 
@@ -124,14 +124,14 @@ def _choose_metric(name: str, subjects: dict[str, Any], metric: str | None) -> s
     from lm_eval.api.registry import get_aggregation
 
     mean = get_aggregation("mean")
-    means = [
+    means: list[list[str]] = [
         [key for key, combine in subject.aggregation().items() if combine is mean]
         for subject in subjects.values()
     ]
     common = [key for key in means[0] if all(key in keys for keys in means)]
     if metric is None and common:
         return common[0]
-    if metric not in common:
+    if metric is None or metric not in common:
         found = f"only {', '.join(common)}" if common else "none"
         raise TaskError(
             f"Expected task {name!r} to have a metric that is a mean over questions{f', {metric!r}' if metric else ''}"
@@ -144,7 +144,9 @@ def _score(task: str, metric: str, results: Any, model: Any, chat_template: bool
     """Condense what the harness logged about every question."""
     samples = {subject: results["samples"][subject] for subject in sorted(results["samples"])}
     first_filter = next(iter(samples.values()))[0]["filter"]
-    answers, values, subjects = [], {}, {}
+    answers: list[tuple[str, dict[str, Any]]] = []
+    values: dict[str, float] = {}
+    subjects: dict[str, SubjectScore] = {}
     for subject, logged in samples.items():
         asked = [answer for answer in logged if answer["filter"] == first_filter]
         unscored = [answer["doc_id"] for answer in asked if metric not in answer]
