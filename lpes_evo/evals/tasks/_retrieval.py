@@ -80,6 +80,12 @@ class _RetrievalTask(EvalTask):
         """Return the span of the prompt that holds the answer."""
 
 
+def _n_pairs_of(path: Path) -> int:
+    """Return the pairs of a record that the name of a file promises."""
+    named = _KV_FILE.fullmatch(path.name)
+    return int(named[1]) if named else 0
+
+
 def _span_of(fact: str, prompt: str) -> tuple[int, int]:
     start = prompt.index(fact)
     return start, start + len(fact)
@@ -110,10 +116,10 @@ class KeyValueEvalTask(_RetrievalTask):
         if folder is None or self._drawn:
             return KeyValueTask(self._n_pairs), None
         found = find_files(folder, ("kv-retrieval-*_keys.*",), self.name)
-        sizes = [(int(match[1]), path) for path in found if (match := _KV_FILE.fullmatch(path.name))]
+        sizes = [(_n_pairs_of(path), path) for path in found]
         fits = [(size, path) for size, path in sizes if self._n_pairs is None or size >= self._n_pairs]
-        # A file too short is refused by the task, which says what it has.
-        path = min(fits or sizes)[1] if sizes else found[0]
+        # Where all are too short the task refuses the longest, and says what it has.
+        path = min(fits)[1] if fits else max(sizes)[1]
         n_records = len(read_records(path))
         return KeyValueTask(self._n_pairs, data=path), n_records - n_records // 2
 
