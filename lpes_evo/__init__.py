@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lpes_evo.config import RunConfig, SearchSettings, load_config
     from lpes_evo.errors import LpesError
-    from lpes_evo.evaluation import Evaluation, SerialEvaluator
+    from lpes_evo.evaluation import Evaluation
+    from lpes_evo.evaluator import Evaluator
     from lpes_evo.folder import RunFolder
     from lpes_evo.journal import Journal
     from lpes_evo.loop import drive
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Evaluation",
+    "Evaluator",
     "Journal",
     "LoadedModel",
     "LpesError",
@@ -36,7 +38,6 @@ __all__ = [
     "Scales",
     "Search",
     "SearchSettings",
-    "SerialEvaluator",
     "drive",
     "load_config",
     "load_model",
@@ -47,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "Evaluation": "evaluation",
+    "Evaluator": "evaluator",
     "Journal": "journal",
     "LoadedModel": "models",
     "LpesError": "errors",
@@ -55,7 +57,6 @@ _HOMES = {
     "Scales": "scales",
     "Search": "search",
     "SearchSettings": "config",
-    "SerialEvaluator": "evaluation",
     "drive": "loop",
     "load_config": "config",
     "load_model": "models",

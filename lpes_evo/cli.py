@@ -52,7 +52,19 @@ SetOption = Annotated[
     typer.Option("--set", help="Any setting by dotted key, such as search.generations=20; may be repeated."),
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of examples, search and shuffles.")]
-DevicesOption = Annotated[str, typer.Option("--devices", help="auto, cpu, cuda or cuda:N.")]
+DevicesOption = Annotated[
+    str,
+    typer.Option(
+        "--devices",
+        help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2 (two CPU workers); in-process for none.",
+    ),
+]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Use every GPU of a Ray cluster: host:port, auto or local."
+    ),
+]
 
 
 @app.command()
@@ -64,6 +76,15 @@ def search(
     settings: SetOption = None,
     seed: SeedOption = None,
     devices: DevicesOption = "auto",
+    ray: RayOption = None,
+    evaluation_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--evaluation-limit",
+            metavar="SECONDS",
+            help="When an evaluation counts as hung; by default 20 times the longest one seen.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="New run folder; runs/NAME-TIME by default.")
     ] = None,
@@ -101,7 +122,14 @@ def search(
         folder = RunFolder(output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         folder.create(run_config)
     try:
-        run_search(run_config, folder, device=devices, reporter=make_reporter(_output))
+        run_search(
+            run_config,
+            folder,
+            devices=devices,
+            ray_address=ray,
+            work_limit=evaluation_limit,
+            reporter=make_reporter(_output),
+        )
     except KeyboardInterrupt as signalled:
         line = f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}"
         _errors.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -124,13 +152,14 @@ def estimate(
     settings: SetOption = None,
     seed: SeedOption = None,
     devices: DevicesOption = "auto",
+    ray: RayOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Pilot evaluations to time.")] = 2,
 ) -> None:
     """Time a pilot of a search and predict what the whole run will take."""
     from lpes_evo.estimate import estimate_run
 
     run_config = _load(model, task, preset, config, settings, seed)
-    for line in estimate_run(run_config, device=devices, repeats=repeats).lines():
+    for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
         _output.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -190,6 +219,7 @@ def _options(
             ("TRANSFORMERS_VERBOSITY", "error"),
             ("HF_HUB_VERBOSITY", "error"),
             ("TQDM_DISABLE", "1"),
+            ("PYTHONWARNINGS", "ignore"),
         ):
             os.environ.setdefault(name, value)
 

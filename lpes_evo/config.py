@@ -46,7 +46,9 @@ class TaskSettings(Settings):
         metric: What the search maximises: ``log_probability`` of the answer in nats per token, or ``accuracy``.
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it.
-        batch_tokens: Tokens of one forward pass, padding included.
+        batch_tokens: Tokens of one forward pass, padding included; ``None`` for what suits the kind of device.
+        candidates_per_pass: Candidates of a generation that share a forward pass, each under its own curve; ``None``
+            for as many as fit into ``batch_tokens``.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
     """
 
@@ -55,7 +57,8 @@ class TaskSettings(Settings):
     metric: Literal["log_probability", "accuracy"] = "log_probability"
     chat_template: bool = True
     over_length: Literal["error", "skip"] = "error"
-    batch_tokens: int = Field(default=8192, ge=1, strict=True)
+    batch_tokens: int | None = Field(default=None, ge=1, strict=True)
+    candidates_per_pass: int | None = Field(default=None, ge=1, strict=True)
     share_prefixes: bool = True
 
 

@@ -4,10 +4,13 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from lpes_evo.config import RunConfig
-from lpes_evo.job import prepare
+from lpes_evo.job import Job, JobFacts, JobSpec, describe, draw_examples
 from lpes_evo.progress import duration
+from lpes_evo.scoring import with_less_memory
+from lpes_evo.workers import make_pool
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Estimate:
 
     Attributes:
         load_seconds: Time to load the model.
-        evaluation_seconds: Median time of one evaluation of the search.
+        n_workers: Workers that share the evaluations.
+        evaluation_seconds: Median time of one full evaluation of the search, while all workers are busy.
         spread_seconds: Difference of the slowest and the fastest pilot evaluation.
         evaluation_tokens: Tokens forwarded by one evaluation.
         n_evaluations: Most evaluations of the search.
@@ -24,6 +28,7 @@ class Estimate:
     """
 
     load_seconds: float
+    n_workers: int
     evaluation_seconds: float
     spread_seconds: float
     evaluation_tokens: int
@@ -32,13 +37,13 @@ class Estimate:
 
     @property
     def search_seconds(self) -> float:
-        """Predicted time of the search."""
-        return self.evaluation_seconds * self.n_evaluations
+        """Predicted time of the search without racing, which makes it shorter."""
+        return self.evaluation_seconds * self.n_evaluations / self.n_workers
 
     @property
     def report_seconds(self) -> float:
         """Predicted time of the measurement."""
-        return self.evaluation_seconds / self.evaluation_tokens * self.report_tokens
+        return self.evaluation_seconds / self.evaluation_tokens * self.report_tokens / self.n_workers
 
     @property
     def total_seconds(self) -> float:
@@ -52,19 +57,23 @@ class Estimate:
             f"loading the model   {duration(self.load_seconds)}",
             f"one evaluation      {self.evaluation_seconds:.2f} s ({self.evaluation_tokens} tokens, "
             f"{speed:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
-            f"search              {duration(self.search_seconds)} (at most {self.n_evaluations} evaluations)",
+            f"search              {duration(self.search_seconds)} (at most {self.n_evaluations} full evaluations, "
+            f"{self.n_workers} at a time)",
             f"held-out report     {duration(self.report_seconds)} ({self.report_tokens} tokens)",
             f"total               {duration(self.total_seconds)}",
         ]
 
 
-def estimate_run(config: RunConfig, *, device: str = "auto", repeats: int = 2) -> Estimate:
-    """Load the model, time some evaluations of the untouched curve, and predict the run.
+def estimate_run(
+    config: RunConfig, *, devices: str = "auto", ray_address: str | None = None, repeats: int = 2
+) -> Estimate:
+    """Load the model, time some evaluations of the untouched curve on all workers at once, and predict the run.
 
     Args:
         config: The configuration of the run.
-        device: Where the model computes.
-        repeats: Timed evaluations, after one that warms up.
+        devices: Where the model computes, see `lpes_evo.workers.make_pool`.
+        ray_address: Address of a Ray cluster whose GPUs are used instead.
+        repeats: Timed evaluations of each worker, after one that warms up.
 
     Returns:
         The estimate.
@@ -72,22 +81,29 @@ def estimate_run(config: RunConfig, *, device: str = "auto", repeats: int = 2) -
     Raises:
         LpesError: The configuration cannot be run; the message says why.
     """
+    draw_examples(config)
     start = time.perf_counter()
-    job = prepare(config, device)
-    load_seconds = time.perf_counter() - start
-    scales = np.ones(job.loaded.n_layers)
-    job.search_problem.score(scales)
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        job.search_problem.score(scales)
-        seconds.append(time.perf_counter() - start)
+    with make_pool(JobSpec(config), devices, ray_address=ray_address) as pool:
+        job: JobFacts = pool.call(describe)
+        load_seconds = time.perf_counter() - start
+        scales = np.ones((1, job.n_layers))
+        rounds = [pool.map(_timed_evaluation, [scales] * pool.n_workers) for _ in range(1 + repeats)]
+        n_workers = pool.n_workers
+    seconds = [second for evaluations in rounds[1:] for second in evaluations]
     n_vectors = 3 + config.report.n_shuffles
     return Estimate(
         load_seconds=load_seconds,
+        n_workers=n_workers,
         evaluation_seconds=float(np.median(seconds)),
         spread_seconds=max(seconds) - min(seconds),
-        evaluation_tokens=job.search_problem.n_tokens,
+        evaluation_tokens=job.search.n_tokens,
         n_evaluations=config.search.max_evaluations,
-        report_tokens=job.report_problem.n_tokens * n_vectors,
+        report_tokens=job.report.n_tokens * n_vectors,
     )
+
+
+def _timed_evaluation(job: Job, scales: npt.NDArray[np.float64]) -> float:
+    """Return the seconds that one evaluation of all search examples takes in a worker."""
+    start = time.perf_counter()
+    with_less_memory(job.search_problem, lambda problem: problem.score_many(scales))
+    return time.perf_counter() - start

@@ -1,18 +1,13 @@
-"""The outcome of one evaluation, and how a genome is evaluated in this process."""
+"""The outcome of one evaluation."""
 
 import dataclasses
 import math
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from lpes_evo.errors import JournalError
-from lpes_evo.operators import BezierGenome, CurveSpace
-from lpes_evo.problems import Problem, aggregate
 
 
 @dataclass(frozen=True)
@@ -27,7 +22,7 @@ class Evaluation:
         status: ``"ok"``, ``"failed"``, or ``"raced"`` when it was stopped early as worse than a parent.
         error: The traceback of a failed evaluation, else ``None``.
         scored: Indices into the problem's example ids of the scores of a raced-out evaluation, else empty.
-        tokens: Tokens forwarded for it.
+        tokens: Tokens that the evaluation forwarded; 0 for problems without tokens.
         halvings: How often the batch was halved because the device ran out of memory.
     """
 
@@ -145,56 +140,3 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
     return value
-
-
-Evaluator = Callable[[Sequence[BezierGenome]], Iterator[tuple[int, Evaluation]]]
-"""Takes genomes and yields ``(index, evaluation)`` as each is finished, in any order."""
-
-
-def evaluate_genome(
-    genome: BezierGenome, space: CurveSpace, problem: Problem, how: str = "mean"
-) -> Evaluation:
-    """Score one genome; whatever the problem raises becomes a failed evaluation with its traceback.
-
-    Args:
-        genome: The genome.
-        space: The space that decodes it.
-        problem: The problem that scores the decoded curve.
-        how: Aggregate of the begin, middle and end sets, see `lpes_evo.problems.aggregate`.
-
-    Returns:
-        The evaluation; failed when the problem raised or gave a score that is not a finite real number.
-    """
-    start = time.perf_counter()
-    try:
-        scores = np.asarray(problem.score(space.decode([genome])[0]))
-        if scores.shape != (len(problem.example_ids),):
-            raise ValueError(
-                f"Expected scores of shape (n_examples,) = ({len(problem.example_ids)},), but got {scores.shape}."
-            )
-        if np.iscomplexobj(scores) or not np.isfinite(scores).all():
-            raise ValueError(f"Expected finite real scores, but got {scores[~np.isfinite(scores)][:3]}.")
-        values = aggregate(scores, problem.groups, how)
-    except Exception:  # one bad candidate must not end a search of hours
-        return Evaluation((), (), time.perf_counter() - start, "failed", traceback.format_exc())
-    return Evaluation(values, tuple(float(score) for score in scores), time.perf_counter() - start)
-
-
-class SerialEvaluator:
-    """Evaluates genomes one after another in this process.
-
-    Args:
-        problem: The problem that scores the curves.
-        space: The space that decodes genomes.
-        how: Aggregate of the begin, middle and end sets.
-    """
-
-    def __init__(self, problem: Problem, space: CurveSpace, how: str = "mean") -> None:
-        self._problem = problem
-        self._space = space
-        self._how = how
-
-    def __call__(self, genomes: Sequence[BezierGenome]) -> Iterator[tuple[int, Evaluation]]:
-        """Yield ``(index, evaluation)`` of each genome as it is finished."""
-        for index, genome in enumerate(genomes):
-            yield index, evaluate_genome(genome, self._space, self._problem, self._how)

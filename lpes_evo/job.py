@@ -1,51 +1,137 @@
-"""From a configuration to the objects of a run: model, search problem, held-out problem and curve space."""
+"""From a configuration to what a worker of a run holds, and to what the process that drives the run knows of it."""
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from lpes_evo._files import to_json
 from lpes_evo.config import RunConfig
-from lpes_evo.models import LoadedModel, load_model, weights_hash
+from lpes_evo.facts import ProblemFacts
+from lpes_evo.models import LoadedModel, device_name, load_model, weights_hash
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import Example, ModelProblem, Task, check_disjoint, make_task
+from lpes_evo.problems import AnswerScores, Example, ModelProblem, Task, check_disjoint, make_task
+from lpes_evo.scoring import with_less_memory
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything a run works with.
+    """What a worker of a run holds.
 
     Attributes:
         config: The configuration.
         loaded: The model.
-        space: The curves.
         search_problem: The problem on the examples that steer the search.
         report_problem: The problem on the held-out examples.
     """
 
     config: RunConfig
     loaded: LoadedModel
-    space: CurveSpace
     search_problem: ModelProblem
     report_problem: ModelProblem
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Makes the job in each worker; all that crosses is the configuration.
+
+    Attributes:
+        config: The configuration.
+    """
+
+    config: RunConfig
+
+    def __call__(self, device: str) -> Job:
+        """Load the model on a device, see `prepare`."""
+        return prepare(self.config, device)
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the process that drives a run knows of the job in its workers.
+
+    Attributes:
+        config: The configuration.
+        model: Name of the model.
+        revision: Revision on the hub that was asked for.
+        n_layers: Number of decoder layers.
+        max_length: Window in tokens.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: Kind of device, ``cpu`` or ``cuda``.
+        device_name: What the maker calls it.
+        attention: Attention backend in use.
+        weights: SHA-256 of the weights.
+        search: The problem on the examples that steer the search.
+        report: The problem on the held-out examples.
+    """
+
+    config: RunConfig
+    model: str
+    revision: str | None
+    n_layers: int
+    max_length: int
+    dtype: str
+    device: str
+    device_name: str
+    attention: str
+    weights: str
+    search: ProblemFacts
+    report: ProblemFacts
+
+    @property
+    def space(self) -> CurveSpace:
+        """The curves that are searched."""
+        return self.config.curve.space(self.n_layers)
 
     @property
     def n_objectives(self) -> int:
         """Number of fitness values of an evaluation."""
-        return len(set(self.search_problem.groups)) if self.config.search.objectives == "groups" else 1
+        return len(set(self.search.groups)) if self.config.search.objectives == "groups" else 1
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be one: configuration, data, weights, and how the model computes."""
         return {
             "config": config_hash(self.config),
-            "search_data": self.search_problem.data_hash,
-            "report_data": self.report_problem.data_hash,
-            "weights": weights_hash(self.loaded.model),
-            "dtype": self.loaded.dtype,
-            "attention": self.loaded.attention,
+            "search_data": self.search.data_hash,
+            "report_data": self.report.data_hash,
+            "weights": self.weights,
+            "dtype": self.dtype,
+            "attention": self.attention,
+            "device": self.device,
         }
+
+
+def describe(job: Job) -> JobFacts:
+    """Read the facts off a job, in the worker that holds it."""
+    loaded = job.loaded
+    return JobFacts(
+        config=job.config,
+        model=loaded.name,
+        revision=loaded.revision,
+        n_layers=loaded.n_layers,
+        max_length=loaded.max_length,
+        dtype=loaded.dtype,
+        device=loaded.device.partition(":")[0],
+        device_name=device_name(loaded.device),
+        attention=loaded.attention,
+        weights=weights_hash(loaded.model),
+        search=ProblemFacts.of(job.search_problem),
+        report=ProblemFacts.of(job.report_problem),
+    )
+
+
+def search_problem(job: Job) -> ModelProblem:
+    """Return the problem that the search scores."""
+    return job.search_problem
+
+
+def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> AnswerScores:
+    """Score one vector of scales, ``(n_layers,)``, on the held-out examples."""
+    scores, _ = with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
+    return scores
 
 
 def config_hash(config: RunConfig) -> str:
@@ -70,11 +156,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
         CurveError: The curve settings do not fit each other.
         ModelError: The model cannot be loaded or used.
     """
-    task = make_task(config.task.name, **config.task.options)
-    search_examples = _examples(task, config, "search")
-    report_examples = _examples(task, config, "report")
-    check_disjoint(search_examples, report_examples)
-    config.curve.space(n_layers=2)
+    search_examples, report_examples = draw_examples(config)
     model = config.model
     loaded = load_model(
         model.name,
@@ -87,10 +169,30 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
     return Job(
         config=config,
         loaded=loaded,
-        space=config.curve.space(loaded.n_layers),
         search_problem=_problem(loaded, search_examples, config),
         report_problem=_problem(loaded, report_examples, config),
     )
+
+
+def draw_examples(config: RunConfig) -> tuple[list[Example], list[Example]]:
+    """Draw the examples of a run, and check all else that needs no model.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The examples that steer the search, and the held-out ones.
+
+    Raises:
+        TaskError: The task or its data are not valid, or the search and the held-out data overlap.
+        CurveError: The curve settings do not fit each other.
+    """
+    task = make_task(config.task.name, **config.task.options)
+    search_examples = _examples(task, config, "search")
+    report_examples = _examples(task, config, "report")
+    check_disjoint(search_examples, report_examples)
+    config.curve.space(n_layers=2)
+    return search_examples, report_examples
 
 
 def _examples(task: Task, config: RunConfig, split: Any) -> list[Example]:

@@ -1,13 +1,16 @@
 """The loop of a search: ask, evaluate, keep, tell."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lpes_evo.errors import EvaluationError, JournalError
-from lpes_evo.evaluation import Evaluation, Evaluator
+from lpes_evo.evaluation import Evaluation
+from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.operators import BezierGenome
 from lpes_evo.progress import Reporter
@@ -19,9 +22,12 @@ def drive(
 ) -> None:
     """Ask, evaluate and tell until the search stops.
 
+    Candidates are dealt out as workers come free, and kept as they are finished; the search is told in the order in
+    which it asked.
+
     Args:
         search: The search.
-        evaluator: Evaluates genomes, such as `lpes_evo.evaluation.SerialEvaluator`.
+        evaluator: Evaluates genomes.
         journal: Answers known genomes and keeps new evaluations.
         reporter: Hears how the work goes.
 
@@ -31,39 +37,116 @@ def drive(
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
-    reporter = reporter if reporter is not None else Reporter()
-    reporter.begin(search.settings.max_evaluations)
-    keeper = _Keeper(journal, search.settings.max_failures)
-    best: float | None = None
-    while not search.stop():
-        genomes = search.ask()
-        evaluations: dict[int, Evaluation] = {}
-        for index, evaluation, fresh in _answers(genomes, evaluator, journal):
-            evaluations[index] = evaluation
-            if evaluation.status == "ok":
-                best = max(float(np.mean(evaluation.values)), -np.inf if best is None else best)
-            reporter.evaluated(search.generation, evaluation, best, fresh=fresh)
-            keeper.take(genomes[index], evaluation, fresh=fresh)
-        if best is None and genomes:
-            keeper.give_up()
-        keeper.settle()
-        search.tell([evaluations[index] for index in range(len(genomes))])
-        reporter.generation(search.logbook[-1])
+    _Drive(search, evaluator, journal, reporter if reporter is not None else Reporter()).run()
 
 
-def _answers(
-    genomes: Sequence[BezierGenome], evaluator: Evaluator, journal: Journal | None
-) -> Iterator[tuple[int, Evaluation, bool]]:
-    """Yield ``(index, evaluation, fresh)``: first what the journal knows, then the rest as it is finished."""
-    missing = []
-    for index, genome in enumerate(genomes):
-        record = journal.get(genome.key) if journal is not None else None
-        if journal is None or record is None:
-            missing.append(index)
-        else:
-            yield index, _recorded(genome, record, journal.path), False
-    for number, evaluation in evaluator([genomes[index] for index in missing]):
-        yield missing[number], evaluation, True
+@dataclass
+class _Entry:
+    """A genome that was asked for, and its evaluation once there is one."""
+
+    genome: BezierGenome
+    generation: int
+    evaluation: Evaluation | None = None
+
+
+class _Drive:
+    """The state of the loop: what was asked for and is not yet told."""
+
+    def __init__(
+        self, search: Search, evaluator: Evaluator, journal: Journal | None, reporter: Reporter
+    ) -> None:
+        self._search = search
+        self._evaluator = evaluator
+        self._journal = journal
+        self._reporter = reporter
+        self._keeper = _Keeper(journal, search.settings.max_failures)
+        self._line: deque[_Entry] = deque()
+        self._groups: dict[int, list[_Entry]] = {}
+        self._n_asked = 0
+        self._n_logged = 0
+        self._best: float | None = None
+
+    def run(self) -> None:
+        """Run to the end of the search."""
+        self._reporter.begin(self._search.settings.max_evaluations)
+        while True:
+            self._ask()
+            if self._groups:
+                self._collect()
+            else:
+                if self._best is None and self._line:
+                    self._keeper.give_up()
+                self._keeper.settle()
+            self._tell()
+            if not self._line and not self._search.can_ask():
+                return
+
+    def _ask(self) -> None:
+        """Take all genomes that the search gives by now; known ones are answered at once."""
+        # Which candidates a steady-state search gives at once depends on what is finished, and candidates that share a
+        # forward pass must not: there, each has its own.
+        is_steady = self._search.settings.algorithm == "steady-state"
+        size = 1 if is_steady else self._evaluator.n_candidates
+        while self._search.can_ask():
+            genomes = self._search.ask(size)
+            reference = self._search.reference()
+            entries = [_Entry(genome, self._search.generation) for genome in genomes]
+            self._line.extend(entries)
+            for start in range(0, len(entries), size):
+                self._begin(entries[start : start + size], reference)
+            self._tell()
+
+    def _begin(self, entries: list[_Entry], reference: tuple[float, ...] | None) -> None:
+        """Put a group on its way unless the journal knows all of it.
+
+        A group that is known in part is scored whole, so that its forward passes have the shape they always had.
+        """
+        first, self._n_asked = self._n_asked, self._n_asked + len(entries)
+        known = [self._recorded(entry.genome) for entry in entries]
+        for entry, evaluation in zip(entries, known, strict=True):
+            if evaluation is not None:
+                self._take(entry, evaluation, fresh=False)
+        if None in known:
+            labels = [f"candidate {first + index}" for index in range(len(entries))]
+            number = self._evaluator.submit([entry.genome for entry in entries], reference, labels)
+            self._groups[number] = entries
+
+    def _collect(self) -> None:
+        """Wait for a group and keep what is new of it."""
+        number, evaluations = self._evaluator.wait()
+        for entry, evaluation in zip(self._groups.pop(number), evaluations, strict=True):
+            if entry.evaluation is None:
+                self._take(entry, evaluation, fresh=True)
+
+    def _take(self, entry: _Entry, evaluation: Evaluation, *, fresh: bool) -> None:
+        entry.evaluation = evaluation
+        if evaluation.status == "ok":
+            self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
+        self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
+        self._keeper.take(entry.genome, evaluation, fresh=fresh)
+
+    def _tell(self) -> None:
+        """Tell the search what is finished, in the order it asked; failures only once they are final."""
+        while self._line and self._line[0].evaluation is not None and not self._keeper.is_open:
+            evaluation = self._line.popleft().evaluation
+            if evaluation is not None:
+                self._search.tell([evaluation])
+        for record in self._search.logbook[self._n_logged :]:
+            self._reporter.generation(record)
+        self._n_logged = len(self._search.logbook)
+
+    def _recorded(self, genome: BezierGenome) -> Evaluation | None:
+        """Return what the journal knows of a genome."""
+        record = self._journal.get(genome.key) if self._journal is not None else None
+        if self._journal is None or record is None:
+            return None
+        evaluation = read_evaluation(record, self._journal.path)
+        if record.get("control_points") != _points(genome):
+            raise JournalError(
+                f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
+                f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
+            )
+        return evaluation
 
 
 def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
@@ -87,26 +170,15 @@ def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
         ) from error
 
 
-def _recorded(genome: BezierGenome, record: dict[str, Any], path: Path) -> Evaluation:
-    """Read the evaluation of a genome from a journal line."""
-    evaluation = read_evaluation(record, path)
-    if record.get("control_points") != _points(genome):
-        raise JournalError(
-            f"Expected control points {_points(genome)} under their key in {path}, but got "
-            f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
-        )
-    return evaluation
-
-
-def _points(genome: BezierGenome) -> list[list[float]]:
+def _points(genome: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [list(point) for point in genome]
 
 
 class _Keeper:
     """Writes evaluations to the journal, and counts failures.
 
-    A failure becomes final once a success follows or its generation ends. Failures that stop the run are written
-    beside the others and answer nothing, so that a resumed run, its cause mended, tries them again.
+    A failure becomes final once a success follows or nothing else is on its way. Failures that stop the run are
+    written beside the others and answer nothing, so that a resumed run, its cause mended, tries them again.
     """
 
     def __init__(self, journal: Journal | None, max_failures: int) -> None:
@@ -116,13 +188,18 @@ class _Keeper:
         self._open: list[tuple[BezierGenome, Evaluation]] = []
         self._last: Evaluation | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are failures that are not final yet."""
+        return bool(self._open)
+
     def take(self, genome: BezierGenome, evaluation: Evaluation, *, fresh: bool) -> None:
         """Keep an evaluation.
 
         Raises:
             EvaluationError: It is one failure too many.
         """
-        if evaluation.status == "ok":
+        if evaluation.status != "failed":
             self.settle()
             self._n_in_a_row = 0
             if fresh:

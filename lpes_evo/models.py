@@ -3,6 +3,7 @@
 import hashlib
 import importlib.resources
 import importlib.util
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +112,22 @@ def load_model(
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
     )
+
+
+def device_name(device: str) -> str:
+    """Return what the maker calls a device.
+
+    Args:
+        device: ``cpu`` or ``cuda:N``.
+
+    Returns:
+        The name of the GPU, or of the processor where the system tells it.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
 
 
 def weights_hash(model: Any) -> str:

@@ -73,7 +73,7 @@ class PlainReporter(Reporter):
         best = "-" if record["best"] is None else f"{record['best']:.4f}"
         self.stage(
             f"generation {record['generation']:3d}  best {best}  evaluations {record['evaluations']} "
-            f"(cached {record['cached']}, failed {record['failed']})  {self._speed()}"
+            f"(raced out {record['raced']}, cached {record['cached']}, failed {record['failed']})  {self._speed()}"
         )
 
     def measured(self, name: str, scores: AnswerScores) -> None:

@@ -12,8 +12,11 @@ import numpy.typing as npt
 from lpes_evo._files import to_json, write_atomic
 from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import JournalError
+from lpes_evo.facts import ProblemFacts
+from lpes_evo.job import measure_vector
 from lpes_evo.journal import Journal
-from lpes_evo.problems import AnswerScores, ModelProblem, mean_interval, paired_difference, wilson_interval
+from lpes_evo.problems import AnswerScores, mean_interval, paired_difference, wilson_interval
+from lpes_evo.workers import Pool
 
 UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
 _SHUFFLE = "shuffle-"
@@ -45,36 +48,45 @@ def candidates(
 
 
 def measure(
-    problem: ModelProblem, vectors: dict[str, npt.NDArray[np.float64]], journal: Journal
+    pool: Pool, vectors: dict[str, npt.NDArray[np.float64]], n_examples: int, journal: Journal
 ) -> Iterator[tuple[str, AnswerScores]]:
     """Score every vector on the held-out examples, taking from the journal what is already there.
 
     Args:
-        problem: The problem on held-out examples.
+        pool: A pool whose workers hold the job of the run.
         vectors: The scales by name, each ``(n_layers,)``.
+        n_examples: Number of held-out examples.
         journal: Where finished scores are kept.
 
     Yields:
-        The name and the scores of each vector as they are finished, in the order given.
+        The name and the scores of each vector, as they are finished.
 
     Raises:
         JournalError: The journal holds other scales under one of the names, or scores of another length.
         StorageError: The journal cannot be written.
+        EvaluationError: A vector could not be scored.
     """
+    names = {}
     for name, scales in vectors.items():
         record = journal.get(name)
         if record is None:
-            scores = problem.evaluate(scales)
-            journal.append(
-                name,
-                {
-                    "scales": scales.tolist(),
-                    "log_probability": scores.log_probability.tolist(),
-                    "correct": scores.correct.astype(int).tolist(),
-                },
-            )
+            names[pool.submit(measure_vector, scales, label=name, limited=False)] = name
         else:
-            scores = _from_record(record, scales, len(problem.example_ids), journal.path)
+            yield name, _from_record(record, scales, n_examples, journal.path)
+    for _ in range(len(names)):
+        completion = pool.wait()
+        name = names[completion.ticket]
+        if completion.failure is not None:
+            raise completion.failure.to_error()
+        scores: AnswerScores = completion.value
+        journal.append(
+            name,
+            {
+                "scales": vectors[name].tolist(),
+                "log_probability": scores.log_probability.tolist(),
+                "correct": scores.correct.astype(int).tolist(),
+            },
+        )
         yield name, scores
 
 
@@ -103,7 +115,7 @@ def _from_record(
 
 
 def summarise(
-    problem: ModelProblem, scores: dict[str, AnswerScores], vectors: dict[str, npt.NDArray[np.float64]]
+    problem: ProblemFacts, scores: dict[str, AnswerScores], vectors: dict[str, npt.NDArray[np.float64]]
 ) -> dict[str, Any]:
     """Condense scores to accuracies with 95 % intervals, overall and by gold position.
 
@@ -111,7 +123,7 @@ def summarise(
     can share texts, so the interval is a bootstrap over texts.
 
     Args:
-        problem: The problem that gave the scores.
+        problem: The problem that gave the scores: its facts suffice.
         scores: Scores by name.
         vectors: Scales by name.
 
@@ -146,14 +158,14 @@ def summarise(
     return summary
 
 
-def _by_position(problem: ModelProblem) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:
+def _by_position(problem: ProblemFacts) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:
     """Yield each gold position with the mask of its examples."""
     positions = np.array(problem.positions)
     for position in np.unique(positions):
         yield float(position), positions == position
 
 
-def _method(problem: ModelProblem, scores: AnswerScores, scales: npt.NDArray[np.float64]) -> dict[str, Any]:
+def _method(problem: ProblemFacts, scores: AnswerScores, scales: npt.NDArray[np.float64]) -> dict[str, Any]:
     """Return the accuracies of one vector of scales."""
     rows = []
     for position, here in _by_position(problem):

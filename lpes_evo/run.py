@@ -9,9 +9,9 @@ from lpes_evo import provenance
 from lpes_evo._files import write_atomic
 from lpes_evo.config import RunConfig
 from lpes_evo.errors import JournalError
-from lpes_evo.evaluation import SerialEvaluator
+from lpes_evo.evaluator import Evaluator
 from lpes_evo.folder import RunFolder
-from lpes_evo.job import Job, prepare
+from lpes_evo.job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.journal import Journal
 from lpes_evo.loop import drive, read_evaluation
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
@@ -20,6 +20,7 @@ from lpes_evo.progress import Reporter
 from lpes_evo.report import candidates, measure, save_report, summarise
 from lpes_evo.scales import Scales
 from lpes_evo.search import Search
+from lpes_evo.workers import Pool, make_pool
 
 _UNITS = {"log_probability": "nats per token of the answer", "accuracy": "share of right answers"}
 
@@ -38,7 +39,13 @@ class RunResult:
 
 
 def run_search(
-    config: RunConfig, folder: RunFolder, *, device: str = "auto", reporter: Reporter | None = None
+    config: RunConfig,
+    folder: RunFolder,
+    *,
+    devices: str = "auto",
+    ray_address: str | None = None,
+    work_limit: float | None = None,
+    reporter: Reporter | None = None,
 ) -> RunResult:
     """Start the run of a folder, or go on with it: resume is replay.
 
@@ -48,7 +55,9 @@ def run_search(
     Args:
         config: The configuration; for a folder that holds a run, the one it was started with.
         folder: The folder; it must exist.
-        device: Where the model computes.
+        devices: Where the model computes, see `lpes_evo.workers.make_pool`: one worker per device.
+        ray_address: Address of a Ray cluster whose GPUs are used instead.
+        work_limit: Seconds after which an evaluation counts as hung; ``None`` for a limit that follows those seen.
         reporter: Hears how the work goes.
 
     Returns:
@@ -60,45 +69,66 @@ def run_search(
     """
     reporter = reporter if reporter is not None else Reporter()
     with folder.locked():
+        draw_examples(config)
         reporter.stage(f"Loading {config.model.name}")
-        job = prepare(config, device)
-        _say_what_is_searched(job, reporter)
-        _record_provenance(job, folder)
-        try:
-            with Journal(
-                folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity}
-            ) as journal:
-                search = _search(job, journal, reporter)
-            scales = _scales(job, search)
-            scales.save(folder.scales)
-            write_atomic(folder.history, history_table(search))
-            _draw_search(search, folder, _UNITS[config.task.metric])
-            with Journal(
-                folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity}
-            ) as journal:
-                summary = _report(job, search, journal, reporter)
-        finally:
-            reporter.end()
-        save_report(folder.report, summary)
-        save_figure(plot_positions(summary), folder.pictures[2])
+        pool = make_pool(
+            JobSpec(config),
+            devices,
+            ray_address=ray_address,
+            work_limit=work_limit,
+            on_event=reporter.stage,
+        )
+        with pool:
+            return _run(pool, folder, reporter)
+
+
+def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
+    """Search, measure and write all files."""
+    job: JobFacts = pool.call(describe)
+    _say_what_is_searched(job, pool.n_workers, reporter)
+    _record_provenance(job, folder)
+    try:
+        with Journal(folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity}) as journal:
+            search = _search(job, pool, journal, reporter)
+        scales = _scales(job, search)
+        scales.save(folder.scales)
+        write_atomic(folder.history, history_table(search))
+        _draw_search(search, folder, _UNITS[job.config.task.metric])
+        with Journal(
+            folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity}
+        ) as journal:
+            summary = _report(job, search, pool, journal, reporter)
+    finally:
+        reporter.end()
+    save_report(folder.report, summary)
+    save_figure(plot_positions(summary), folder.pictures[2])
     return RunResult(scales, summary)
 
 
-def _search(job: Job, journal: Journal, reporter: Reporter) -> Search:
+def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> Search:
     """Run the search of a job to its end."""
     _check_journal(job, journal)
-    search = Search(job.space, job.config.search, seed=job.config.seed, n_objectives=job.n_objectives)
-    drive(
-        search,
-        SerialEvaluator(job.search_problem, job.space, job.config.search.objectives),
-        journal,
-        reporter,
+    config = job.config
+    search = Search(job.space, config.search, seed=config.seed, n_objectives=job.n_objectives)
+    evaluator = Evaluator(
+        pool,
+        job.space,
+        config.search,
+        n_candidates=config.task.candidates_per_pass,
+        problem_of=search_problem,
     )
+    if evaluator.n_candidates > 1:
+        reporter.stage(f"{evaluator.n_candidates} candidates share a forward pass")
+    drive(search, evaluator, journal, reporter)
     reporter.stage(f"Search ended: {search.stop()}")
+    for line in evaluator.account(pool.usage()):
+        reporter.stage(line)
     return search
 
 
-def _report(job: Job, search: Search, journal: Journal, reporter: Reporter) -> dict[str, Any]:
+def _report(
+    job: JobFacts, search: Search, pool: Pool, journal: Journal, reporter: Reporter
+) -> dict[str, Any]:
     """Measure the result on held-out examples."""
     config = job.config.report
     vectors = candidates(
@@ -108,24 +138,24 @@ def _report(job: Job, search: Search, journal: Journal, reporter: Reporter) -> d
         seed=job.config.seed,
     )
     scores = {}
-    for name, answer_scores in measure(job.report_problem, vectors, journal):
+    for name, answer_scores in measure(pool, vectors, len(job.report.example_ids), journal):
         scores[name] = answer_scores
         reporter.measured(name, answer_scores)
-    summary = summarise(job.report_problem, scores, vectors)
+    summary = summarise(job.report, {name: scores[name] for name in vectors}, vectors)
     return summary | {
-        "model": job.loaded.name,
+        "model": job.model,
         "task": job.config.task.name,
-        "data": job.report_problem.data_hash,
-        "skipped": job.report_problem.skipped,
+        "data": job.report.data_hash,
+        "skipped": job.report.skipped,
         "command": provenance.command_line(),
     }
 
 
-def _scales(job: Job, search: Search) -> Scales:
+def _scales(job: JobFacts, search: Search) -> Scales:
     """Return the best genome of a search as scales."""
     best = search.best
     return Scales(
-        model=job.loaded.name,
+        model=job.model,
         scales=tuple(job.space.decode([best])[0].tolist()),
         control_points=tuple((float(x), float(y)) for x, y in best),
         task=job.config.task.name,
@@ -133,26 +163,26 @@ def _scales(job: Job, search: Search) -> Scales:
     )
 
 
-def _record_provenance(job: Job, folder: RunFolder) -> None:
+def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
     """Write where the run was made, once; a resumed run keeps the record of its first start."""
     if folder.journal.exists():
         return
     record = provenance.describe(
-        **job.identity, revision=job.loaded.revision, device=job.loaded.device, n_layers=job.loaded.n_layers
+        **job.identity, revision=job.revision, device_name=job.device_name, n_layers=job.n_layers
     )
     folder.write_config(job.config, record)
 
 
-def _check_journal(job: Job, journal: Journal) -> None:
+def _check_journal(job: JobFacts, journal: Journal) -> None:
     """Refuse evaluations whose fitness is not the aggregate of their scores.
 
     Raises:
         JournalError: The journal was edited.
     """
-    groups = job.search_problem.groups
+    groups = job.search.groups
     for record in journal:
         evaluation = read_evaluation(record, journal.path)
-        if evaluation.status == "failed":
+        if evaluation.status != "ok":
             continue
         matches = len(evaluation.scores) == len(groups)
         if (
@@ -165,18 +195,17 @@ def _check_journal(job: Job, journal: Journal) -> None:
             )
 
 
-def _say_what_is_searched(job: Job, reporter: Reporter) -> None:
-    problem = job.search_problem
+def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> None:
     reporter.stage(
-        f"{job.loaded.name}: {job.loaded.n_layers} layers, {job.loaded.dtype} on {job.loaded.device}; "
-        f"{len(problem.example_ids)} search examples, {problem.n_tokens} tokens an evaluation; "
-        f"{len(job.report_problem.example_ids)} held-out examples"
+        f"{job.model}: {job.n_layers} layers, {job.dtype} on {n_workers} x {job.device}; "
+        f"{len(job.search.example_ids)} search examples, {job.search.n_tokens} tokens a full evaluation; "
+        f"{len(job.report.example_ids)} held-out examples"
     )
     if not job.space.contains_identity:
         reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
-    skipped = problem.skipped + job.report_problem.skipped
+    skipped = job.search.skipped + job.report.skipped
     if skipped:
-        reporter.stage(f"Skipped {skipped} examples longer than the window of {job.loaded.max_length} tokens")
+        reporter.stage(f"Skipped {skipped} examples longer than the window of {job.max_length} tokens")
 
 
 def history_table(search: Search) -> str:

@@ -12,7 +12,7 @@ HEAVY = ("torch", "transformers", "matplotlib")
         "import lpes_evo",
         "import lpes_evo.operators",
         "import lpes_evo.problems",
-        "from lpes_evo import Search, SearchSettings, SerialEvaluator, drive, load_config, load_scales, Journal",
+        "from lpes_evo import Evaluator, Search, SearchSettings, drive, load_config, load_scales, Journal",
         "from lpes_evo.problems import TargetCurveProblem, BrachistochroneProblem",
         "import lpes_evo.cli",
     ],

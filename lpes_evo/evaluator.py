@@ -1,0 +1,277 @@
+"""Evaluates genomes on a pool of workers: block by block, several to a pass, and no longer than they deserve."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.config import SearchSettings
+from lpes_evo.evaluation import Evaluation
+from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.problems import Problem, aggregate
+from lpes_evo.racing import is_worse
+from lpes_evo.scoring import score_block, survey
+from lpes_evo.workers import Completion, LocalPool, Pool, Usage
+
+Reference = tuple[float, ...]
+
+
+@dataclass
+class _Group:
+    """Genomes that are scored in the same forward passes, and what is known of them so far.
+
+    Attributes:
+        scales: Their curves, ``(n_genomes, n_layers)``.
+        reference: Scores of the parent they are raced against, or ``None``.
+        evaluations: What each came to; ``None`` while it is on its way.
+        scores: Scores of each so far, in the order of the blocks.
+    """
+
+    number: int
+    labels: tuple[str, ...]
+    scales: npt.NDArray[np.float64]
+    reference: Reference | None
+    evaluations: list[Evaluation | None]
+    scores: list[list[float]]
+    seconds: list[float]
+    tokens: list[int]
+    halvings: list[int]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A block on its way for some members of a group."""
+
+    group: _Group
+    members: tuple[int, ...]
+    block: int
+
+
+@dataclass
+class Spent:
+    """What an evaluator has spent.
+
+    Attributes:
+        tokens: Tokens forwarded.
+        seconds: Time of the workers, added up.
+        scored: Scores of single examples.
+        unraced: Scores of single examples without racing.
+    """
+
+    tokens: int = 0
+    seconds: float = 0.0
+    scored: int = 0
+    unraced: int = 0
+
+
+class Evaluator:
+    """Turns genomes into evaluations, as workers come free.
+
+    With racing, examples are scored in blocks, the same for every candidate, and a candidate is dropped once a paired
+    test says that it is worse than the parent it would have to beat. Genomes that are submitted together share forward
+    passes. Results do not depend on the number of workers.
+
+    Args:
+        source: A problem, which is then scored in this process, or a pool whose workers hold one.
+        space: The space that decodes genomes.
+        settings: How scores become fitness values and how candidates are raced; the defaults when ``None``.
+        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
+        problem_of: Takes what a worker of the pool holds and returns the problem; it crosses to the workers.
+
+    Attributes:
+        facts: What the problem is.
+        n_candidates: Candidates that share a forward pass.
+        spent: What has been spent so far.
+    """
+
+    def __init__(
+        self,
+        source: Problem | Pool,
+        space: CurveSpace,
+        settings: SearchSettings | None = None,
+        *,
+        n_candidates: int | None = None,
+        problem_of: Callable[[Any], Problem] | None = None,
+    ) -> None:
+        self._pool = source if isinstance(source, Pool) else LocalPool(lambda _device: source)
+        self._space = space
+        self._settings = settings if settings is not None else SearchSettings()
+        self._problem_of = problem_of
+        n_sources = self._settings.race_block if self._settings.racing else None
+        plan = self._pool.call(self._on_problem(survey), n_sources, n_candidates)
+        self.facts = plan.facts
+        self.n_candidates: int = plan.n_candidates
+        self.spent = Spent()
+        self._plan = plan
+        self._block_ids = [tuple(self.facts.example_ids[number] for number in block) for block in plan.blocks]
+        # Examples in the order in which they are scored, and where each block ends in it.
+        self._order = np.concatenate(plan.blocks)
+        self._ends = np.cumsum([len(block) for block in plan.blocks])
+        self._passes: dict[int, _Pass] = {}
+        self._n_groups = 0
+        self._finished: deque[_Group] = deque()
+
+    @property
+    def n_pending(self) -> int:
+        """Groups that were submitted and not yet returned by `wait`."""
+        return len({task.group.number for task in self._passes.values()}) + len(self._finished)
+
+    def submit(
+        self,
+        genomes: Sequence[BezierGenome],
+        reference: Reference | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> int:
+        """Put genomes on their way.
+
+        Args:
+            genomes: At most ``n_candidates`` genomes, which share forward passes.
+            reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
+            labels: What messages call them.
+
+        Returns:
+            The number of the group.
+        """
+        n = len(genomes)
+        number = self._n_groups
+        self._n_groups += 1
+        group = _Group(
+            number=number,
+            labels=tuple(labels) if labels is not None else tuple(f"candidate {number}" for _ in genomes),
+            scales=self._space.decode(genomes),
+            reference=reference if self._settings.racing else None,
+            evaluations=[None] * n,
+            scores=[[] for _ in genomes],
+            seconds=[0.0] * n,
+            tokens=[0] * n,
+            halvings=[0] * n,
+        )
+        self._send(_Pass(group, tuple(range(n)), 0))
+        return number
+
+    def wait(self) -> tuple[int, list[Evaluation]]:
+        """Return the next group whose genomes are all evaluated.
+
+        Returns:
+            Its number and its evaluations, in the order of the genomes.
+
+        Raises:
+            ConfigError: Nothing is pending.
+            EvaluationError: No worker can be started any more.
+        """
+        while not self._finished:
+            completion = self._pool.wait()
+            self._take(self._passes.pop(completion.ticket), completion)
+        group = self._finished.popleft()
+        return group.number, [evaluation for evaluation in group.evaluations if evaluation is not None]
+
+    def account(self, usage: Sequence[Usage]) -> list[str]:
+        """Return what the evaluations cost, as lines for people.
+
+        Args:
+            usage: How busy the workers were, from the pool.
+        """
+        spent = self.spent
+        if not spent.unraced:
+            return []
+        lines = [
+            f"{spent.tokens} tokens forwarded, {100 * spent.scored / spent.unraced:.0f} % of the examples that would "
+            "have been scored without racing"
+            if self._settings.racing
+            else f"{spent.tokens} tokens forwarded"
+        ]
+        return lines + [
+            f"{worker.worker} was busy {100 * worker.share:.1f} % of the time" for worker in usage
+        ]
+
+    def _on_problem(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of the worker's target that hands its problem to ``function``."""
+        return function if self._problem_of is None else partial(_hand_over, self._problem_of, function)
+
+    def _send(self, task: _Pass) -> None:
+        group = task.group
+        scales = group.scales[list(task.members)]
+        if not self._plan.is_exact and len(scales) < self.n_candidates:
+            filling = np.ones((self.n_candidates - len(scales), self.facts.n_layers))
+            scales = np.concatenate([scales, filling])
+        ticket = self._pool.submit(
+            self._on_problem(score_block),
+            scales,
+            self._block_ids[task.block],
+            label=", ".join(group.labels[member] for member in task.members),
+            # A candidate that has begun is finished first, so that its evaluation is soon on the disk.
+            first=task.block > 0,
+        )
+        self._passes[ticket] = task
+
+    def _take(self, task: _Pass, completion: Completion) -> None:
+        """Take the scores of a block, and send those members on that are still in the race."""
+        if completion.failure is not None and len(task.members) > 1:
+            # One of them is at fault; alone, the others live.
+            for member in task.members:
+                self._send(_Pass(task.group, (member,), task.block))
+            return
+        group, share = task.group, completion.seconds / len(task.members)
+        self.spent.seconds += completion.seconds
+        for row, member in enumerate(task.members):
+            group.seconds[member] += share
+            if completion.failure is not None:
+                self._fail(group, member, completion.failure.traceback)
+                continue
+            scores, n_halvings = completion.value
+            if not np.isfinite(scores[row]).all():
+                wrong = scores[row][~np.isfinite(scores[row])][:3]
+                self._fail(group, member, f"EvaluationError: Expected finite real scores, but got {wrong}.")
+                continue
+            group.scores[member] += scores[row].tolist()
+            group.tokens[member] += self._plan.block_tokens[task.block]
+            group.halvings[member] = max(group.halvings[member], n_halvings)
+            self._judge(group, member, task.block)
+        going_on = tuple(member for member in task.members if group.evaluations[member] is None)
+        if going_on:
+            self._send(_Pass(group, going_on, task.block + 1))
+        elif None not in group.evaluations:
+            self._finished.append(group)
+
+    def _judge(self, group: _Group, member: int, block: int) -> None:
+        """Conclude the evaluation of a member that is through, or that is worse than its parent."""
+        how = self._settings.objectives
+        end = int(self._ends[block])
+        scored, scores = self._order[:end], np.array(group.scores[member])
+        is_through = block + 1 == len(self._plan.blocks)
+        if is_through:
+            in_order = np.empty(end)
+            in_order[scored] = scores
+            values = aggregate(in_order, self.facts.groups, how)
+            self._conclude(group, member, "ok", values=values, scores=tuple(in_order.tolist()))
+        elif group.reference is not None and is_worse(
+            scores, scored, group.reference, self.facts.groups, how, self._settings.race_level
+        ):
+            self._conclude(
+                group, member, "raced", scores=tuple(scores.tolist()), scored=tuple(scored.tolist())
+            )
+
+    def _fail(self, group: _Group, member: int, error: str) -> None:
+        self._conclude(group, member, "failed", error=error)
+
+    def _conclude(self, group: _Group, member: int, status: Any, **facts: Any) -> None:
+        self.spent.tokens += group.tokens[member]
+        self.spent.scored += len(group.scores[member])
+        self.spent.unraced += len(self._order)
+        group.evaluations[member] = Evaluation(
+            **({"values": (), "scores": ()} | facts),
+            seconds=group.seconds[member],
+            status=status,
+            tokens=group.tokens[member],
+            halvings=group.halvings[member],
+        )
+
+
+def _hand_over(
+    problem_of: Callable[[Any], Problem], function: Callable[..., Any], target: Any, *rest: Any
+) -> Any:
+    return function(problem_of(target), *rest)

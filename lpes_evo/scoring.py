@@ -1,0 +1,126 @@
+"""What workers do for a search: score blocks of examples, in smaller batches where the memory does not suffice."""
+
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import EvaluationError
+from lpes_evo.facts import ProblemFacts
+from lpes_evo.problems import Problem
+from lpes_evo.racing import example_blocks
+
+Target = Any
+"""What a worker holds: a problem, or something that has one."""
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What an evaluator must know before it can deal out work.
+
+    Attributes:
+        facts: The problem.
+        blocks: Numbers of the examples of each block, in the order the blocks are scored.
+        block_tokens: Tokens that one candidate forwards in each block, ``(n_blocks,)``.
+        n_candidates: Candidates that share a forward pass.
+        is_exact: Whether scores do not depend on the shape of a batch beyond rounding in float32; in half precision
+            every pass is filled up to ``n_candidates``, so that all candidates are scored under one shape.
+    """
+
+    facts: ProblemFacts
+    blocks: tuple[npt.NDArray[np.int64], ...]
+    block_tokens: tuple[int, ...]
+    n_candidates: int
+    is_exact: bool
+
+
+def survey(problem: Problem, n_sources: int | None, n_candidates: int | None) -> Survey:
+    """Cut the examples of a problem into blocks, and see how many candidates fit in a forward pass.
+
+    Args:
+        problem: The problem.
+        n_sources: Sources in each block; ``None`` for all examples in one block.
+        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
+
+    Returns:
+        What the evaluator needs.
+    """
+    facts = ProblemFacts.of(problem)
+    whole = np.arange(len(facts.example_ids))
+    blocks = [whole] if n_sources is None else example_blocks(facts.sources, facts.groups, n_sources)
+    ids = [tuple(facts.example_ids[number] for number in block) for block in blocks]
+    return Survey(
+        facts=facts,
+        blocks=tuple(blocks),
+        block_tokens=tuple(problem.n_tokens_of(names) for names in ids),
+        n_candidates=min(map(problem.n_candidates_that_fit, ids)) if n_candidates is None else n_candidates,
+        is_exact=problem.is_exact,
+    )
+
+
+def score_block(
+    problem: Problem, scales: npt.NDArray[np.float64], example_ids: Sequence[str]
+) -> tuple[npt.NDArray[np.float64], int]:
+    """Score some examples under several curves.
+
+    Args:
+        problem: The problem.
+        scales: The curves, ``(n_candidates, n_layers)``.
+        example_ids: The examples.
+
+    Returns:
+        The scores, ``(n_candidates, n_examples)``, and how often the batch was halved for want of memory.
+
+    Raises:
+        EvaluationError: The problem returned another shape.
+    """
+    scores, n_halvings = with_less_memory(problem, lambda smaller: smaller.score_many(scales, example_ids))
+    array = np.asarray(scores)
+    if array.shape != (len(scales), len(example_ids)) or np.iscomplexobj(array):
+        raise EvaluationError(
+            f"Expected real scores of shape (n_candidates, n_examples) = {(len(scales), len(example_ids))}, but got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    return array.astype(np.float64), n_halvings
+
+
+def with_less_memory(problem: Problem, work: Callable[[Any], _Value]) -> tuple[_Value, int]:
+    """Do some work, with half the batch each time the device runs out of memory.
+
+    Args:
+        problem: The problem.
+        work: Called with the problem, then with ever smaller versions of it.
+
+    Returns:
+        What the work returned, and how often the batch was halved.
+    """
+    n_halvings = 0
+    while True:
+        try:
+            return work(problem), n_halvings
+        except Exception as error:  # what runs out of memory has several classes; others go on up
+            smaller = problem.smaller() if _is_out_of_memory(error) else None
+            if smaller is None:
+                raise
+        # Out of the handler, the frames that hold the device's tensors are gone, so the memory comes back.
+        problem = smaller
+        n_halvings += 1
+        _free_memory()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    torch = sys.modules.get("torch")
+    return isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError))
+
+
+def _free_memory() -> None:
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
