@@ -171,14 +171,24 @@ def _parse(line: str, place: str) -> Record:
         raise TaskError(f"Expected {place} to be a JSON object, but it is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise TaskError(f"Expected {place} to be a JSON object, but it is {fields!r:.60}.")
+    if "\\u" in line and not _is_unicode(fields):
+        raise TaskError(f"Expected {place} to hold Unicode text, but it holds half of a surrogate pair.")
     return Record(place, fields)
+
+
+def _is_unicode(value: Any) -> bool:
+    """Return whether all text of a JSON value has a UTF-8 form; an escaped lone surrogate has none."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _read_parquet(path: Path) -> list[Record]:
     parquet = optional_module("pyarrow.parquet", f"read {path.name}")
     try:
         rows = parquet.read_table(path).to_pylist()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:
         raise TaskError(f"Expected {path} to be a Parquet file, but reading it failed: {error}.") from error
     return [Record(f"row {number} of {path}", fields) for number, fields in enumerate(rows, start=1)]
 

@@ -49,6 +49,7 @@ def test_parquet_gives_the_same_rows(tmp_path):
         (b"[1]\n", r"line 1 of .*to be a JSON object, but it is \[1\]"),
         (b"[" * 100_000, r"line 1 of .*not JSON"),
         (b'{"id": "\xff"}\n', r"readable file in UTF-8"),
+        (b'{"id": "\\ud800"}\n', r"line 1 of .*half of a surrogate pair"),
         (b"", r"at least one row, but it is empty"),
     ],
 )

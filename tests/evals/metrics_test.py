@@ -77,6 +77,7 @@ def test_exponential_similarity_refuses_a_reference_without_percentage():
         ("2 1 3 4", 5 / 6),
         ("1, 2, 3", 0),
         ("1, 2, 3, 4, 4", 0),
+        ("1, 2, 3, " + "4" * 10_000, 0),
         ("", 0),
     ],
 )

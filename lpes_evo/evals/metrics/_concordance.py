@@ -4,10 +4,14 @@ import re
 from collections.abc import Iterable
 from itertools import combinations
 
+_MOST_DIGITS = 18
+
 
 def listed_numbers(text: str) -> list[int]:
     """Return the numbers of a text in order; everything but digits, commas and white space is deleted first."""
-    return [int(number) for number in re.sub(r"[^0-9\s,]", "", text).replace(",", " ").split()]
+    words = re.sub(r"[^0-9\s,]", "", text).replace(",", " ").split()
+    # Python refuses to read thousands of digits as one number; the first ones tell it from every other.
+    return [int(word.lstrip("0")[:_MOST_DIGITS] or "0") for word in words]
 
 
 def concordance_index(output: str, references: Iterable[str]) -> float:

@@ -31,4 +31,4 @@ def exponential_similarity(output: str, references: Iterable[str]) -> float:
         raise ValueError("Expected every reference to hold a percentage such as 62%, but one holds none.")
     if said is None:
         return 0.0
-    return max(0.5 ** (abs(gold - said) / 10) for gold in golds if gold is not None)
+    return max(float(0.5 ** (abs(gold - said) / 10)) for gold in golds if gold is not None)

@@ -164,7 +164,8 @@ def _question(record: Record) -> _Question:
     contexts = record.get("ctxs")
     if not isinstance(contexts, list) or not all(isinstance(context, dict) for context in contexts):
         raise record.error("hold a list of documents in the field 'ctxs'", f"it holds {contexts!r:.60}")
-    golds, others = [], []
+    golds: list[_Document] = []
+    others: list[_Document] = []
     for number, context in enumerate(contexts, start=1):
         part = Record(f"document {number} of {record.place}", context)
         document = _Document(part.text("title"), part.text("text"))

@@ -35,29 +35,40 @@ class _Metric:
     parts: tuple[str, ...] = ("score",)
 
 
+def _f1(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    return (token_f1(output, answers, ascii_only=True),)
+
+
+def _accuracy(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    return (letter_accuracy(output, answers),)
+
+
+def _similarity(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    return (exponential_similarity(output, answers),)
+
+
+def _concordance(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    return (concordance_index(output, answers),)
+
+
+def _has_letter(text: str) -> bool:
+    return option_letter(text) is not None
+
+
+def _has_percentage(text: str) -> bool:
+    return percentage(text) is not None
+
+
+def _is_order(text: str) -> bool:
+    numbers = listed_numbers(text)
+    return bool(numbers) and sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
 _ROUGE = _Metric("ROUGE geometric mean", rouge, parts=("ROUGE-1", "ROUGE-2", "ROUGE-L"))
-_F1 = _Metric("F1", lambda output, answers: (token_f1(output, answers, ascii_only=True),))
-_ACCURACY = _Metric(
-    "accuracy",
-    lambda output, answers: (letter_accuracy(output, answers),),
-    lambda text: option_letter(text) is not None,
-    "a letter from A to D",
-)
-_SIMILARITY = _Metric(
-    "exponential similarity",
-    lambda output, answers: (exponential_similarity(output, answers),),
-    lambda text: percentage(text) is not None,
-    "a percentage such as 62%",
-)
-_CONCORDANCE = _Metric(
-    "concordance index",
-    lambda output, answers: (concordance_index(output, answers),),
-    lambda text: (
-        bool(listed_numbers(text))
-        and sorted(listed_numbers(text)) == [*range(1, len(listed_numbers(text)) + 1)]
-    ),
-    "an order of the numbers from 1 on",
-)
+_F1 = _Metric("F1", _f1)
+_ACCURACY = _Metric("accuracy", _accuracy, _has_letter, "a letter from A to D")
+_SIMILARITY = _Metric("exponential similarity", _similarity, _has_percentage, "a percentage such as 62%")
+_CONCORDANCE = _Metric("concordance index", _concordance, _is_order, "an order of the numbers from 1 on")
 
 ZEROSCROLLS_TASKS: dict[str, tuple[_Metric, int]] = {
     "gov_report": (_ROUGE, 1024),
@@ -146,7 +157,7 @@ class ZeroScrollsTask(EvalTask):
         cut = first.span("document_start_index", "document_end_index", len(prompt))
         document = hashlib.sha256(prompt[slice(*cut)].encode()).hexdigest()[:16]
         return EvalExample(
-            id=f"zeroscrolls/{self._variant}/{key}",
+            id=key,
             prompt=prompt,
             answers=tuple(self._reference(record) for record in records),
             source=f"zeroscrolls/{self._variant}/{document}",
