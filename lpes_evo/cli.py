@@ -1,4 +1,4 @@
-"""The command line: ``lpes-evo search``, ``show`` and ``estimate``.
+"""The command line: ``lpes-evo search``, ``show``, ``estimate``, ``eval`` and ``score``.
 
 Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk), 2 bad input, 130 after SIGINT and 143
 after SIGTERM. Whatever ends a search, its finished evaluations are in the run folder and ``--resume`` goes on.
@@ -19,6 +19,8 @@ import typer
 import yaml
 from rich.console import Console
 
+from lpes_evo._cli_eval import evaluate
+from lpes_evo._cli_score import score
 from lpes_evo.errors import ConfigError, LpesError
 
 app = typer.Typer(
@@ -161,6 +163,10 @@ def estimate(
     run_config = _load(model, task, preset, config, settings, seed)
     for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
         _output.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+app.command("eval")(evaluate)
+app.command()(score)
 
 
 def _load(
