@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lpes_evo.workers._local import LocalPool
     from lpes_evo.workers._make import make_pool
     from lpes_evo.workers._outcome import Completion, Failure
-    from lpes_evo.workers._pool import Pool
+    from lpes_evo.workers._pool import Pool, Usage
     from lpes_evo.workers._process import DevicePool
     from lpes_evo.workers._ray import RayPool
 
@@ -26,6 +26,7 @@ __all__ = [
     "LocalPool",
     "Pool",
     "RayPool",
+    "Usage",
     "make_pool",
     "parse_devices",
 ]
@@ -38,6 +39,7 @@ _MODULES = {
     "LocalPool": "_local",
     "Pool": "_pool",
     "RayPool": "_ray",
+    "Usage": "_pool",
     "make_pool": "_make",
     "parse_devices": "_devices",
 }

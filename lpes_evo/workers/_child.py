@@ -1,91 +1,84 @@
 """What runs in a worker process; it imports nothing heavy before the spec does."""
 
 import os
+import socket
+import sys
 import threading
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-import dill
+from lpes_evo.workers._message import answer, make_target
+from lpes_evo.workers._slots import BEAT_SECONDS
+from lpes_evo.workers._stream import WorkerEnd
 
-from lpes_evo.workers._outcome import Failure
-from lpes_evo.workers._pack import unpack
-from lpes_evo.workers._pool import NO_TARGET, perform
-from lpes_evo.workers._slots import Message
-
-_BEAT_SECONDS = 1.0
+ALIVE = b""
+"""The frame that says only that a worker is alive."""
 
 
-def serve(connection: Any, spec: bytes, device: str) -> None:
-    """Make the target, then work until the pool goes away.
+def serve(channel: socket.socket, device: str, parent: int) -> None:
+    """Make the target, then work until the pool goes away, and end this process.
 
     Args:
-        connection: The pipe to the pool.
-        spec: The spec, pickled by dill.
+        channel: The socket to the pool, on which the packed spec comes first.
         device: What this process calls its device.
+        parent: The process of the pool.
     """
-    channel = _Channel(connection)
-    with channel.beating():
-        try:
-            make = unpack(spec)
-            target = NO_TARGET if make is None else make(device)
-        except Exception as error:  # it is raised again where the pool was asked for
-            channel.send(Message("refused", failure=Failure.of(error)))
-            return
-    channel.send(Message("ready"))
-    while True:
-        try:
-            request = connection.recv_bytes()
-        except (EOFError, OSError):
-            return
-        with channel.beating():
-            channel.send(_answer(request, target))
-
-
-def _answer(request: bytes, target: Any) -> Message:
+    stream = WorkerEnd(channel)
+    beat = _Beat(stream, parent)
     try:
-        function, arguments = unpack(request)
-    except Exception as error:  # such as a module that only the pool's process has
-        return Message("done", failure=Failure.of(error))
-    value, failure, seconds = perform(function, target, arguments)
-    return Message("done", value=value, failure=failure, seconds=seconds)
+        spec = stream.receive()
+        with beat.busy():
+            target, message = make_target(spec, device)
+            _flush()
+            stream.send(message.encode())
+        while message.kind != "refused":
+            request = stream.receive()
+            with beat.busy():
+                message = answer(request, target)
+                _flush()
+                stream.send(message.encode())
+    except (EOFError, OSError):
+        pass
+    # The pool is gone, or knows that there is no target. Threads that the spec left behind must not keep this process.
+    os._exit(0)
 
 
-class _Channel:
-    """Sends messages, and signs of life while this process is busy."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._lock = threading.Lock()
-
-    def send(self, message: Message) -> None:
-        """Send a message; without a pool at the other end, end this process at once."""
-        try:
-            data = dill.dumps(message)
-        except Exception as error:  # whatever the pickling of a user's value raises
-            data = dill.dumps(Message("done", failure=Failure.of(error)))
-        with self._lock:
-            try:
-                self._connection.send_bytes(data)
-            except OSError:
-                os._exit(1)
-
-    def beating(self) -> "_Beat":
-        """Return a context in which signs of life are sent."""
-        return _Beat(self)
+def _flush() -> None:
+    """Bring out what the work has printed: this process will be killed."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
 
 
 class _Beat:
-    """Says every second that this process is alive, which also tells it when the pool has died."""
+    """Says every second that a busy worker is alive, and ends a worker whose pool has died.
 
-    def __init__(self, channel: _Channel) -> None:
-        self._channel = channel
-        self._over = threading.Event()
+    A closed socket tells that the pool is gone, unless a process that the pool's own has forked holds it open; the
+    parent of this process tells it always.
+    """
 
-    def __enter__(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
+    def __init__(self, stream: WorkerEnd, parent: int) -> None:
+        self._stream = stream
+        self._parent = parent
+        self._is_busy = False
+        self._pause = threading.Event()
+        threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Return a context in which signs of life are sent."""
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
 
     def _run(self) -> None:
-        while not self._over.wait(_BEAT_SECONDS):
-            self._channel.send(Message("alive"))
+        while not self._pause.wait(BEAT_SECONDS):
+            try:
+                if self._is_busy:
+                    self._stream.offer(ALIVE)
+            except OSError:
+                os._exit(1)
+            if os.getppid() != self._parent:
+                os._exit(1)

@@ -1,14 +1,17 @@
 """Which devices workers run on, and the environment that gives each worker its own."""
 
+import itertools
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 
 from lpes_evo.errors import ConfigError
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_MOST_WORKERS = 1024
+MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,34 @@ def parse_devices(text: str) -> tuple[Device, ...]:
         ConfigError: An entry is unknown, a GPU is not among the visible ones, or there are no GPUs.
     """
     names = [name for entry in str(text).split(",") for name in _expand(entry.strip(), text)]
-    if len(names) > _MOST_WORKERS:
-        raise ConfigError(f"Expected at most {_MOST_WORKERS} workers on one machine, but got {len(names)}.")
-    n_threads = str(max(1, _n_cores() // len(names)))
-    return tuple(_device(name, n_threads) for name in names)
+    if len(names) > MOST_WORKERS:
+        raise ConfigError(f"Expected at most {MOST_WORKERS} workers on one machine, but got {len(names)}.")
+    threads = thread_limits(max(1, _n_cores() // len(names)))
+    return tuple(_device(name, threads) for name in names)
+
+
+def thread_limits(n_threads: int) -> dict[str, str]:
+    """Return the environment that keeps a worker to a number of threads, or to the user's own limit if that is less."""
+    variables = {"TOKENIZERS_PARALLELISM": "false"}
+    for limit in _THREAD_LIMITS:
+        own = os.environ.get(limit, "")
+        variables[limit] = own if own.isdigit() and 0 < int(own) < n_threads else str(n_threads)
+    return variables
+
+
+@contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while, for processes that start meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _expand(entry: str, text: str) -> list[str]:
@@ -67,16 +94,14 @@ def _expand(entry: str, text: str) -> list[str]:
     )
 
 
-def _device(name: str, n_threads: str) -> Device:
-    threads = {limit: _at_most(os.environ.get(limit), n_threads) for limit in _THREAD_LIMITS}
-    threads["TOKENIZERS_PARALLELISM"] = "false"
+def _device(name: str, threads: dict[str, str]) -> Device:
     if name == "cpu":
         return Device(name, name, threads | {"CUDA_VISIBLE_DEVICES": ""})
     index = int(name.partition(":")[2])
     visible = _visible_gpus()
     if visible is not None and index >= len(visible):
         raise ConfigError(
-            f"Expected a GPU among the {len(visible)} of CUDA_VISIBLE_DEVICES={','.join(visible)}, but got {name!r}. "
+            f"Expected a GPU among the {len(visible)} of CUDA_VISIBLE_DEVICES={','.join(visible)!r}, but got {name!r}. "
             "GPUs are counted from cuda:0 within that list."
         )
     entry = str(index) if visible is None else visible[index]
@@ -86,7 +111,11 @@ def _device(name: str, n_threads: str) -> Device:
 def _visible_gpus() -> list[str] | None:
     """Return the entries of ``CUDA_VISIBLE_DEVICES``, or ``None`` where it is not set."""
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if value is None else [entry.strip() for entry in value.split(",") if entry.strip()]
+    if value is None:
+        return None
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    # CUDA ignores what follows an entry that is not valid; -1 is the usual one.
+    return list(itertools.takewhile(lambda entry: not entry.startswith("-"), entries))
 
 
 def _n_gpus() -> int:
@@ -100,8 +129,3 @@ def _n_gpus() -> int:
 
 def _n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _at_most(limit: str | None, share: str) -> str:
-    """Return the smaller of the user's own thread limit and a fair share."""
-    return limit if limit is not None and limit.isdigit() and 0 < int(limit) < int(share) else share

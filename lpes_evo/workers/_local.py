@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from lpes_evo.workers._pool import MAX_ATTEMPTS, NO_TARGET, Pool, Usage, perform
+from lpes_evo.errors import LpesError
+from lpes_evo.workers._outcome import Failure
+from lpes_evo.workers._pool import MAX_ATTEMPTS, NO_TARGET, TARGET_MADE, Pool, Usage, perform
 
 
 class LocalPool(Pool):
@@ -14,11 +16,14 @@ class LocalPool(Pool):
     Args:
         spec: Makes the target, called with ``device``; ``None`` for functions that need none.
         device: Name of the device.
+
+    Raises:
+        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
     """
 
     def __init__(self, spec: Callable[[str], Any] | None = None, device: str = "auto") -> None:
         super().__init__()
-        self._target = NO_TARGET if spec is None else spec(device)
+        self._target = NO_TARGET if spec is None else _make(spec, device)
         self._n_done = 0
         self._seconds = 0.0
 
@@ -26,11 +31,8 @@ class LocalPool(Pool):
         """Return how long this process worked; it is always busy while it is waited for."""
         return [Usage("this process", self._n_done, self._seconds, self._seconds)]
 
-    def close(self) -> None:
-        """Drop the target and the work that was not done."""
-        self._closed = True
+    def _end(self) -> None:
         self._target = NO_TARGET
-        self._queue.clear()
 
     def _deal(self) -> None:
         """Do nothing: work is done when it is waited for."""
@@ -38,11 +40,25 @@ class LocalPool(Pool):
     def _work(self) -> None:
         job = self._queue.popleft()
         function, arguments = job.request
-        while True:
-            job.attempts += 1
-            value, failure, seconds = perform(function, self._target, arguments)
-            self._seconds += seconds
-            if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS:
-                break
+        try:
+            while True:
+                job.attempts += 1
+                value, failure, seconds = perform(function, self._target, arguments)
+                self._seconds += seconds
+                if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS:
+                    break
+        except BaseException:  # an interrupt, after which somebody may want to go on
+            job.attempts -= 1
+            self._queue.appendleft(job)
+            raise
         self._n_done += failure is None
         self._finish(job, "this process", seconds, value, failure)
+
+
+def _make(spec: Callable[[str], Any], device: str) -> Any:
+    try:
+        return spec(device)
+    except LpesError:
+        raise
+    except Exception as error:
+        raise Failure.of(error).to_error(TARGET_MADE) from error

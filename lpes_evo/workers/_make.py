@@ -46,6 +46,4 @@ def make_pool(
         pool = LocalPool(spec)
     else:
         pool = DevicePool(parse_devices(devices), spec, work_limit=work_limit, on_event=on_event)
-    if on_event is not None:
-        pool.on_event = on_event
     return pool

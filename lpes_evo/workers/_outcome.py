@@ -7,6 +7,8 @@ from typing import Any, Literal
 from lpes_evo import errors
 from lpes_evo.errors import EvaluationError, LpesError
 
+_MOST_LETTERS = 2000
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -31,7 +33,10 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Describe an exception, in a form that crosses between processes."""
-        text = " ".join(str(error).split())
+        try:
+            text = " ".join(str(error).split())[:_MOST_LETTERS]
+        except Exception:  # an exception of a user whose own text cannot be made
+            text = "(an exception without readable text)"
         return cls(
             "exception",
             type(error).__name__,
@@ -41,13 +46,21 @@ class Failure:
             poisons=isinstance(error, MemoryError) or "CUDA" in text or "out of memory" in text,
         )
 
-    def to_error(self) -> LpesError:
-        """Return an exception that says this; of the same class where the worker raised one of ours."""
+    def to_error(self, what: str = "the work of a worker to succeed") -> LpesError:
+        """Return an exception that says this; of the same class where the worker raised one of ours.
+
+        Args:
+            what: What was expected.
+        """
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, LpesError):
-            return kind(self.message)
-        text = f"{self.error}: {self.message}" if self.error else self.message
-        return EvaluationError(f"Expected the work of a worker to succeed, but got {text}")
+            raised: LpesError = kind(self.message)
+        else:
+            text = f"{self.error}: {self.message}" if self.error else self.message
+            raised = EvaluationError(f"Expected {what}, but got {text}")
+        if self.traceback.startswith("Traceback"):
+            raised.__cause__ = _InWorkerError(f"\n{self.traceback}")
+        return raised
 
 
 @dataclass(frozen=True)
@@ -69,3 +82,7 @@ class Completion:
     seconds: float
     worker: str
     attempts: int
+
+
+class _InWorkerError(Exception):
+    """Shows the traceback of a worker above the error that tells of it."""

@@ -16,6 +16,9 @@ from lpes_evo.workers._outcome import Completion, Failure
 MAX_ATTEMPTS = 3
 """A piece of work is tried again at most twice."""
 
+TARGET_MADE = "the spec to make the target of a worker"
+"""What messages expect of a spec."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +39,11 @@ class Job:
     label: str
     limited: bool
     attempts: int = 0
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.label or f"work {self.ticket}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class Pool(ABC):
         self._finished: deque[Completion] = deque()
         self._tickets = itertools.count()
         self._n_pending = 0
+        self._dropped: set[int] = set()
         self._closed = False
 
     def __enter__(self) -> "Pool":
@@ -120,8 +129,7 @@ class Pool(ABC):
         Raises:
             ConfigError: The pool is closed, or the function or an argument cannot cross to a worker.
         """
-        if self._closed:
-            raise ConfigError("Expected an open pool, but it was closed. Make a new one.")
+        self._check_open()
         job = Job(next(self._tickets), self._pack(function, arguments), label, limited)
         self._queue.insert(0 if first else len(self._queue), job)
         self._n_pending += 1
@@ -135,11 +143,12 @@ class Pool(ABC):
             The completion, successful or failed.
 
         Raises:
-            ConfigError: Nothing is pending.
+            ConfigError: Nothing is pending, or the pool is closed.
             EvaluationError: No worker can be started any more.
             LpesError: A worker could not make its target.
         """
         if not self._n_pending:
+            self._check_open()
             raise ConfigError("Expected submitted work to wait for, but there is none. Call submit first.")
         while not self._finished:
             self._work()
@@ -162,10 +171,15 @@ class Pool(ABC):
         """
         ticket = self.submit(function, *arguments, label=label, first=True, limited=False)
         others = []
-        while (completion := self.wait()).ticket != ticket:
-            others.append(completion)
-        self._finished.extendleft(reversed(others))
-        self._n_pending += len(others)
+        try:
+            while (completion := self.wait()).ticket != ticket:
+                others.append(completion)
+        except BaseException:
+            self._drop([ticket])
+            raise
+        finally:
+            self._finished.extendleft(reversed(others))
+            self._n_pending += len(others)
         if completion.failure is not None:
             raise completion.failure.to_error()
         return completion.value
@@ -183,15 +197,22 @@ class Pool(ABC):
 
         Raises:
             EvaluationError: An individual failed, after all the others are finished; the message names it.
-            ConfigError: Other work is pending.
+            ConfigError: Other work is pending, or the function or an individual cannot cross to a worker.
         """
         if self._n_pending:
             raise ConfigError(f"Expected no pending work beside map, but got {self._n_pending}. Wait first.")
-        items = list(zip(*iterables, strict=True))
-        tickets = [
-            self.submit(function, *item, label=f"individual {index}") for index, item in enumerate(items)
-        ]
-        done = {completion.ticket: completion for completion in (self.wait() for _ in tickets)}
+        tickets: list[int] = []
+        done: dict[int, Completion] = {}
+        try:
+            for index, item in enumerate(zip(*iterables, strict=True)):
+                tickets.append(self.submit(function, *item, label=f"individual {index}"))
+            for _ in tickets:
+                completion = self.wait()
+                done[completion.ticket] = completion
+        except BaseException:
+            # Such as an interrupted cell of a notebook: the next call starts with a clean slate.
+            self._drop([ticket for ticket in tickets if ticket not in done])
+            raise
         for index, ticket in enumerate(tickets):
             failure = done[ticket].failure
             if failure is not None:
@@ -205,9 +226,16 @@ class Pool(ABC):
         """Return how busy each worker was."""
         return []
 
-    @abstractmethod
     def close(self) -> None:
-        """End all workers; closing twice is closing once."""
+        """End all workers and drop the work that is not done; closing twice is closing once."""
+        self._closed = True
+        self._queue.clear()
+        self._n_pending = len(self._finished)
+        self._end()
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End all workers that there are."""
 
     def _pack(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Return function and arguments in the form that goes to a worker."""
@@ -221,7 +249,26 @@ class Pool(ABC):
     def _work(self) -> None:
         """Wait until something happens, and act on it."""
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError("Expected an open pool, but it was closed. Make a new one.")
+
+    def _drop(self, tickets: Sequence[int]) -> None:
+        """Forget work that nobody waits for any more; what a worker has begun, it finishes for nothing."""
+        if self._closed:
+            return
+        dropped = set(tickets)
+        queued = {job.ticket for job in self._queue} & dropped
+        finished = {completion.ticket for completion in self._finished} & dropped
+        self._queue = deque(job for job in self._queue if job.ticket not in queued)
+        self._finished = deque(done for done in self._finished if done.ticket not in finished)
+        self._dropped |= dropped - queued - finished
+        self._n_pending -= len(dropped)
+
     def _finish(self, job: Job, worker: str, seconds: float, value: Any, failure: Failure | None) -> None:
+        if job.ticket in self._dropped:
+            self._dropped.remove(job.ticket)
+            return
         self._finished.append(Completion(job.ticket, value, failure, seconds, worker, job.attempts))
 
 

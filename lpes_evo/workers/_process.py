@@ -1,21 +1,29 @@
 """A pool with one process per device, on `multiprocess`."""
 
 import os
+import selectors
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import multiprocess
-from multiprocess import connection as connections
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.workers._child import serve
-from lpes_evo.workers._devices import Device, parse_devices
+from lpes_evo.workers._child import ALIVE, serve
+from lpes_evo.workers._devices import Device, environment, parse_devices
+from lpes_evo.workers._message import Message
 from lpes_evo.workers._outcome import Failure
-from lpes_evo.workers._pack import pack, unpack
-from lpes_evo.workers._slots import Message, SlotPool, Worker
+from lpes_evo.workers._pack import pack
+from lpes_evo.workers._slots import Slot, SlotPool
+from lpes_evo.workers._stream import PoolEnd
+
+_UNGUARDED = 187
+_BURY_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
 
 _starting = threading.Lock()
 
@@ -33,13 +41,14 @@ class DevicePool(SlotPool):
             how the model is loaded instead of holding one. ``None`` for functions that need no target.
         work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
             longest seen so far but at least two minutes, and an hour until three are seen.
-        silence_limit: Seconds without a sign of life after which a busy or starting worker counts as hung.
+        silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
+            as many for a worker that makes its target.
         on_event: Hears of lost and replaced workers.
 
     Raises:
-        ConfigError: The devices are not valid, the spec cannot cross to a worker, or the caller is itself a
-            worker that is being started: a script without the guard ``if __name__ == "__main__"``.
-        LpesError: The target cannot be made; of the class that the spec raised.
+        ConfigError: The devices are not valid, the spec cannot cross to a worker, or the script that makes the pool
+            has no guard ``if __name__ == "__main__"``, so that every worker would run it again.
+        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
         EvaluationError: The workers die before they are ready.
     """
 
@@ -53,10 +62,9 @@ class DevicePool(SlotPool):
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         if getattr(multiprocess.process.current_process(), "_inheriting", False):
-            raise ConfigError(
-                "Expected workers to be started by the main program, but a worker that imports it would start them "
-                "again. Put the script's work under: if __name__ == '__main__':"
-            )
+            # A worker that is being started runs an unguarded script. It must not go on with it, whatever the script
+            # catches; the pool that started it reads the code and says what is wrong.
+            os._exit(_UNGUARDED)
         self._devices = parse_devices(devices) if isinstance(devices, str) else tuple(devices)
         if not self._devices:
             raise ConfigError("Expected at least one device, but got none.")
@@ -68,83 +76,123 @@ class DevicePool(SlotPool):
         )
         self._context = multiprocess.get_context("spawn")
         self._spec = pack(spec, "the spec of the pool")
+        self._selector = selectors.DefaultSelector()
+        self._looked = 0.0
         self._start_all()
 
-    def _start(self, number: int) -> Worker:
-        device = self._devices[number]
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=serve,
-            args=(theirs, self._spec, device.local_name),
-            name=self._slots[number].name,
-            daemon=True,
-        )
-        with _starting, _environment(device.environment), _without_interrupts():
-            process.start()
-        theirs.close()
-        return _ProcessWorker(process, ours)
+    def _end(self) -> None:
+        super()._end()
+        self._selector.close()
 
-    def _await(self, workers: Sequence[Worker], timeout: float) -> Sequence[Worker]:
-        by_connection = {
-            worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)
-        }
-        return [by_connection[ready] for ready in connections.wait(list(by_connection), timeout)]
+    def _start(self, slot: Slot) -> "_ProcessWorker":
+        device = self._devices[slot.number]
+        ours, theirs = socket.socketpair()
+        try:
+            process = self._context.Process(
+                target=serve, args=(theirs, device.local_name, os.getpid()), name=slot.name, daemon=True
+            )
+            with _starting, environment(device.environment), _without_interrupts():
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        worker = _ProcessWorker(process, PoolEnd(ours), self._selector)
+        worker.send(self._spec)
+        return worker
+
+    def _listen(self, timeout: float) -> Iterator[tuple["_ProcessWorker", Message]]:
+        for key, events in self._selector.select(timeout):
+            worker: _ProcessWorker = key.data
+            if events & selectors.EVENT_WRITE:
+                worker.go_on_sending()
+            if events & selectors.EVENT_READ:
+                for message in worker.receive():
+                    yield worker, message
+        # A process that the work has forked may hold the socket of a dead worker open.
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            for slot in self._slots:
+                worker = slot.worker
+                if isinstance(worker, _ProcessWorker) and not worker.is_alive():
+                    for message in [*worker.receive(), worker.gone()]:
+                        yield worker, message
 
 
 class _ProcessWorker:
-    """A process and the pipe to it."""
+    """A process and the socket to it."""
 
-    def __init__(self, process: Any, connection: Any) -> None:
+    is_placed = True
+
+    def __init__(self, process: Any, stream: PoolEnd, selector: selectors.BaseSelector) -> None:
         self.process = process
-        self.connection = connection
+        self._stream = stream
+        self._selector = selector
+        selector.register(stream, selectors.EVENT_READ, self)
+
+    def is_alive(self) -> bool:
+        return self.process.exitcode is None
 
     def send(self, request: bytes) -> None:
-        """Give it a piece of work; where it is gone, the pipe says so to `receive`."""
-        with suppress(OSError):
-            self.connection.send_bytes(request)
+        self._stream.send(request)
+        self._watch()
 
-    def receive(self) -> Message:
-        """Return the next message, or that the process is gone."""
-        try:
-            data = self.connection.recv_bytes()
-        except (EOFError, OSError):
-            return Message("gone", text=self._end())
-        try:
-            message = unpack(data)
-        except Exception as error:  # whatever the unpickling of a user's value raises
-            return Message("done", failure=Failure.of(error))
-        return message if isinstance(message, Message) else Message("alive")
+    def go_on_sending(self) -> None:
+        """Send more of a request that did not fit at once."""
+        self._stream.flush()
+        self._watch()
+
+    def receive(self) -> list[Message]:
+        """Return what the process has said."""
+        frames, is_closed = self._stream.receive()
+        messages = [Message("alive") if frame == ALIVE else Message.decode(frame) for frame in frames]
+        if is_closed:
+            messages.append(self.gone())
+        # A part of a long message is a sign of life too.
+        return messages or [Message("alive")]
+
+    def gone(self) -> Message:
+        """Say how the process ended."""
+        self.process.join(_BURY_SECONDS)
+        code = self.process.exitcode
+        if code == _UNGUARDED:
+            return Message(
+                "refused",
+                failure=Failure.of(
+                    ConfigError(
+                        "Expected a script whose work is guarded, but its workers would run it again from the top. "
+                        'Put the work under: if __name__ == "__main__":'
+                    )
+                ),
+            )
+        if code is None:
+            return Message("gone", text="closed its socket")
+        if code < 0:
+            return Message("gone", text=f"was killed by {_signal_name(-code)}")
+        return Message("gone", text=f"ended with exit code {code}")
 
     def kill(self) -> None:
-        """Kill the process and wait until it is gone."""
+        self._selector.unregister(self._stream)
+        self._stream.close()
         self.process.kill()
-        self.process.join()
-        self.connection.close()
 
-    def _end(self) -> str:
-        """Say how the process ended."""
-        self.process.join(5)
-        code = self.process.exitcode
-        if code is None:
-            return "closed its pipe"
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
+    def bury(self) -> None:
+        # A process that waits for a broken driver cannot be ended, and must not hold up the others.
+        self.process.join(_BURY_SECONDS)
+        if self.process.exitcode is not None:
+            self.process.close()
+
+    def _watch(self) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._stream.has_more_to_send else 0)
+        self._selector.modify(self._stream, events, self)
 
 
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables while a process starts, which takes them over before it imports anything."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+def _signal_name(number: int) -> str:
     try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 @contextmanager

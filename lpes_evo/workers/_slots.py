@@ -2,51 +2,47 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from lpes_evo.errors import ConfigError, EvaluationError
+from lpes_evo.workers._message import Message
 from lpes_evo.workers._outcome import Failure
 from lpes_evo.workers._pack import pack
-from lpes_evo.workers._pool import MAX_ATTEMPTS, Job, Pool, Usage
+from lpes_evo.workers._pool import MAX_ATTEMPTS, TARGET_MADE, Job, Pool, Usage
 
+BEAT_SECONDS = 1.0
+"""Time between two signs of life of a busy worker."""
+
+_LEAST_SILENCE = 3 * BEAT_SECONDS
+_START_FACTOR = 10
 _MAX_FAILED_STARTS = 3
+_RESTART_DELAYS = (0.0, 0.0, 2.0)
 _TICK = 0.5
 _FIRST_LIMIT, _LEAST_LIMIT, _LIMIT_FACTOR = 3600.0, 120.0, 20
 
 
-@dataclass(frozen=True)
-class Message:
-    """What a worker says.
+class Worker(Protocol):
+    """A running worker.
 
     Attributes:
-        kind: ``ready`` to work; ``refused``: its target cannot be made; ``alive``; ``done`` with a piece of work;
-            ``gone``: the worker is no more.
-        value: What the work returned.
-        failure: Why there is no value, or why the target could not be made.
-        seconds: Time of the work.
-        text: For a worker that is gone, how it ended.
+        is_placed: Whether it has resources to run on; silence counts from then on.
     """
 
-    kind: Literal["ready", "refused", "alive", "done", "gone"]
-    value: Any = None
-    failure: Failure | None = None
-    seconds: float = 0.0
-    text: str = ""
+    is_placed: bool
 
-
-class Worker(Protocol):
-    """A running worker."""
+    def is_alive(self) -> bool:
+        """Return whether nothing is known of its end."""
 
     def send(self, request: bytes) -> None:
-        """Give it a packed piece of work; a worker that is gone says so in `receive`."""
-
-    def receive(self) -> Message:
-        """Return its next message; there is one, see `SlotPool._await`."""
+        """Give it a packed piece of work, without waiting; `SlotPool._listen` tells of a worker that is gone."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, without waiting."""
+
+    def bury(self) -> None:
+        """Wait until a killed worker is gone, a few seconds at most, and free what it held."""
 
 
 @dataclass
@@ -54,34 +50,43 @@ class Slot:
     """A place for a worker, which is filled again when the worker is lost.
 
     Attributes:
-        name: What people call the place, such as ``worker 1 on cuda:1``.
-        worker: Its worker; ``None`` once the slot is given up.
+        number: Its place among the slots.
+        name: What people call it, such as ``worker 1 on cuda:1``.
+        worker: Its worker; ``None`` until it is filled again.
+        start_at: When a slot without a worker is filled; ``None`` once it is given up.
         is_ready: Whether the worker has made its target.
         job: What it works on.
-        since: When the job, or the start, began.
-        heard: When the worker last said anything.
+        since: When the job began.
+        worked: Seconds since then in which the pool listened.
+        silent: Seconds without a sign of life in which the pool listened.
+        n_failed_starts: Starts in a row that led to no target.
+        first_ready: When the slot first had a worker that was ready.
     """
 
+    number: int
     name: str
     worker: Worker | None = None
+    start_at: float | None = 0.0
     is_ready: bool = False
     job: Job | None = None
     since: float = 0.0
-    heard: float = 0.0
+    worked: float = 0.0
+    silent: float = 0.0
     n_failed_starts: int = 0
     n_done: int = 0
     busy_seconds: float = 0.0
-    first_ready: float | None = field(default=None)
+    first_ready: float | None = None
 
 
 class SlotPool(Pool):
     """A pool of workers that are watched and replaced.
 
     Args:
-        names: One for each worker.
+        names: Names of the devices, one for each worker.
         work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
             longest seen so far but at least two minutes, and an hour until three are seen.
-        silence_limit: Seconds without a sign of life after which a busy or starting worker counts as hung.
+        silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
+            as many for a worker that makes its target, since loading a model may keep Python from beating.
         on_event: Hears of lost and replaced workers.
     """
 
@@ -94,17 +99,24 @@ class SlotPool(Pool):
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
-        for limit in (work_limit, silence_limit):
-            if limit is not None and not limit > 0:
-                raise ConfigError(f"Expected limits of time to be positive seconds, but got {limit!r}.")
+        if work_limit is not None and not work_limit > 0:
+            raise ConfigError(f"Expected a limit of positive seconds for work, but got {work_limit!r}.")
+        if not silence_limit >= _LEAST_SILENCE:
+            raise ConfigError(
+                f"Expected a limit of at least {_LEAST_SILENCE:g} seconds for silence, but got {silence_limit!r}: "
+                f"workers give a sign of life every {BEAT_SECONDS:g} s."
+            )
         if on_event is not None:
             self.on_event = on_event
         self.n_workers = len(names)
         self._work_limit = work_limit
         self._silence_limit = silence_limit
-        self._longest: float = 0.0
+        self._longest = 0.0
         self._n_seen = 0
-        self._slots = [Slot(f"worker {number} on {name}") for number, name in enumerate(names)]
+        self._listened = 0.0
+        self._last_loss = ""
+        self._slots = [Slot(number, f"worker {number} on {name}") for number, name in enumerate(names)]
+        self._slot_of: dict[int, Slot] = {}
 
     def usage(self) -> list[Usage]:
         """Return how busy each worker was, losses of workers included."""
@@ -119,49 +131,54 @@ class SlotPool(Pool):
             for slot in self._slots
         ]
 
-    def close(self) -> None:
-        """End all workers at once; they hold nothing that is not kept elsewhere."""
-        self._closed = True
-        self._queue.clear()
+    def _end(self) -> None:
+        workers = [slot.worker for slot in self._slots if slot.worker is not None]
         for slot in self._slots:
-            if slot.worker is not None:
-                slot.worker.kill()
-                slot.worker = None
+            slot.worker, slot.job, slot.start_at = None, None, None
+        self._slot_of.clear()
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.bury()
 
     @abstractmethod
-    def _start(self, number: int) -> Worker:
-        """Start the worker of a slot, without waiting until it is ready."""
+    def _start(self, slot: Slot) -> Worker:
+        """Start a worker for a slot, without waiting until it is ready.
+
+        Raises:
+            OSError: The system cannot start it.
+        """
 
     @abstractmethod
-    def _await(self, workers: Sequence[Worker], timeout: float) -> Sequence[Worker]:
-        """Wait until a worker has a message, at most ``timeout`` seconds, and return those that have one."""
+    def _listen(self, timeout: float) -> Iterable[tuple[Worker, Message]]:
+        """Wait for messages of the workers, at most ``timeout`` seconds, and return those that are there."""
 
     def _start_all(self) -> None:
         """Start every worker, and return when the first is ready.
 
         Raises:
-            LpesError: A worker could not make its target.
+            LpesError: A worker could not make its target, or none could be started.
         """
         try:
-            for number in range(len(self._slots)):
-                self._fill(number)
             while not any(slot.is_ready for slot in self._slots):
                 self._work()
         except BaseException:
             self.close()
             raise
 
-    def _fill(self, number: int) -> None:
-        slot = self._slots[number]
-        slot.is_ready, slot.since = False, time.monotonic()
-        slot.heard = slot.since
-        try:
-            slot.worker = self._start(number)
-        except OSError as error:
-            raise EvaluationError(
-                f"Expected to start {slot.name}, but the system said: {error.strerror or error}. Free memory or "
-                "processes, or use fewer workers."
-            ) from error
+    def _fill_due(self) -> None:
+        now = time.monotonic()
+        for slot in self._slots:
+            if slot.worker is not None or slot.start_at is None or slot.start_at > now:
+                continue
+            slot.is_ready, slot.silent = False, 0.0
+            try:
+                slot.worker = self._start(slot)
+            except OSError as error:
+                slot.n_failed_starts += 1
+                self._empty(slot, f"could not be started: {error.strerror or error}")
+            else:
+                self._slot_of[id(slot.worker)] = slot
 
     def _pack(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
         return pack((function, arguments), "a function and its arguments")
@@ -170,54 +187,51 @@ class SlotPool(Pool):
         for slot in self._slots:
             if not self._queue:
                 return
-            if slot.worker is not None and slot.is_ready and slot.job is None:
+            if slot.worker is None or not slot.is_ready or slot.job is not None:
+                continue
+            # No work is blamed for a worker that has ended before it.
+            if slot.worker.is_alive():
                 slot.job = self._queue.popleft()
                 slot.job.attempts += 1
-                slot.since = slot.heard = time.monotonic()
+                slot.since, slot.worked, slot.silent = time.monotonic(), 0.0, 0.0
                 slot.worker.send(slot.job.request)
 
     def _work(self) -> None:
+        self._fill_due()
         self._deal()
-        if all(slot.worker is None for slot in self._slots):
+        if all(slot.worker is None and slot.start_at is None for slot in self._slots):
             raise EvaluationError(
-                "Expected a worker that can be started, but all were given up. Mend the cause named above and go on "
-                "with --resume."
+                f"Expected a worker that can be started, but all were given up; the last: {self._last_loss}. Mend "
+                "the cause and start again."
             )
         # What was said while nobody listened comes first: a worker that has finished is not hung.
-        timeout = _TICK
-        while self._listen(timeout):
-            timeout = 0.0
+        for worker, message in self._listen(_TICK):
+            slot = self._slot_of.get(id(worker))
+            if slot is not None:
+                slot.silent = 0.0
+                self._hear(slot, message)
         self._look_for_hung()
         self._deal()
 
-    def _listen(self, timeout: float) -> bool:
-        """Hear one message of each worker that has one, and return whether there was any."""
-        workers = {
-            id(slot.worker): number for number, slot in enumerate(self._slots) if slot.worker is not None
-        }
-        ready = self._await([slot.worker for slot in self._slots if slot.worker is not None], timeout)
-        for worker in ready:
-            self._hear(workers[id(worker)], worker.receive())
-        return bool(ready)
-
-    def _hear(self, number: int, message: Message) -> None:
-        slot = self._slots[number]
-        slot.heard = time.monotonic()
+    def _hear(self, slot: Slot, message: Message) -> None:
         if message.kind == "ready":
             slot.is_ready, slot.n_failed_starts = True, 0
+            if message.text:
+                slot.name = f"worker {slot.number} on {message.text}"
             if slot.first_ready is None:
-                slot.first_ready = slot.heard
+                slot.first_ready = time.monotonic()
         elif message.kind == "refused":
-            if slot.first_ready is None and message.failure is not None:
-                raise message.failure.to_error()
-            self._lose(number, f"could not start again: {message.failure and message.failure.message}")
+            failure = message.failure
+            if slot.first_ready is None and failure is not None:
+                self.close()
+                raise failure.to_error(TARGET_MADE)
+            self._lose(slot, f"could not make its target: {failure and failure.message}")
         elif message.kind == "done":
-            self._take_result(number, message)
+            self._take_result(slot, message)
         elif message.kind == "gone":
-            self._lose(number, message.text)
+            self._lose(slot, message.text)
 
-    def _take_result(self, number: int, message: Message) -> None:
-        slot = self._slots[number]
+    def _take_result(self, slot: Slot, message: Message) -> None:
         job, slot.job = slot.job, None
         if job is None:
             return
@@ -228,60 +242,65 @@ class SlotPool(Pool):
             self._n_seen += 1
             self._longest = max(self._longest, message.seconds)
         self._settle(job, slot, message.seconds, message.value, failure)
-        # The last try is made by a fresh worker: what the others left behind may be the cause.
+        # What the tries before have left in the worker may be the cause: the last one is made without it.
         if (
             failure is not None
             and not failure.final
             and (failure.poisons or job.attempts == MAX_ATTEMPTS - 1)
         ):
-            self._replace(number, f"is started anew after {failure.error}: {failure.message:.200}")
+            self._empty(slot, f"failed on {job.name} with {failure.error}: {failure.message:.200}")
 
     def _settle(self, job: Job, slot: Slot, seconds: float, value: Any, failure: Failure | None) -> None:
         """Finish a job, or put it back in front of the queue for another try."""
-        if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS:
+        if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS or job.ticket in self._dropped:
             self._finish(job, slot.name, seconds, value, failure)
         else:
             self._queue.appendleft(job)
 
     def _look_for_hung(self) -> None:
+        # Only time in which the pool listened counts, so that workers live on when the pool was stopped or busy.
         now = time.monotonic()
-        for number, slot in enumerate(self._slots):
-            if slot.worker is None or (slot.is_ready and slot.job is None):
+        passed, self._listened = min(now - self._listened, 2 * _TICK), now
+        for slot in self._slots:
+            if slot.worker is None or not slot.worker.is_placed or (slot.is_ready and slot.job is None):
                 continue
-            if now - slot.heard > self._silence_limit:
-                self._lose(number, f"gave no sign of life for {self._silence_limit:g} s", "hung")
-            elif slot.job is not None and slot.job.limited and now - slot.since > self._limit():
-                self._lose(number, f"was at work for more than {self._limit():.0f} s, the limit", "hung")
+            slot.silent += passed
+            slot.worked += passed
+            silence_limit = self._silence_limit * (1 if slot.is_ready else _START_FACTOR)
+            if slot.silent > silence_limit:
+                self._lose(slot, f"gave no sign of life for {silence_limit:g} s", "hung")
+            elif slot.job is not None and slot.job.limited and slot.worked > self._limit():
+                self._lose(slot, f"was at work for more than {self._limit():g} s, the limit", "hung")
 
     def _limit(self) -> float:
         if self._work_limit is not None:
             return self._work_limit
         return _FIRST_LIMIT if self._n_seen < 3 else max(_LEAST_LIMIT, _LIMIT_FACTOR * self._longest)
 
-    def _lose(self, number: int, how: str, kind: Literal["killed", "hung"] = "killed") -> None:
-        """Take note that a worker is lost, give its job back, and fill its slot again."""
-        slot = self._slots[number]
+    def _lose(self, slot: Slot, how: str, kind: Literal["killed", "hung"] = "killed") -> None:
+        """Take note that a worker is lost, give its job back, and have its slot filled again."""
         job, slot.job = slot.job, None
         if not slot.is_ready:
             slot.n_failed_starts += 1
-        if job is None:
-            self._replace(number, how)
-            return
-        seconds = time.monotonic() - slot.since
-        slot.busy_seconds += seconds
-        name = job.label or f"work {job.ticket}"
-        text = f"{slot.name} {how} while it worked on {name}, try {job.attempts} of {MAX_ATTEMPTS}"
-        failure = Failure(kind, "", text, f"{text}\n", poisons=False)
-        self._settle(job, slot, seconds, None, failure)
-        self._replace(number, f"{how} while it worked on {name}, try {job.attempts} of {MAX_ATTEMPTS}")
+        if job is not None:
+            how += f" while it worked on {job.name}, try {job.attempts} of {MAX_ATTEMPTS}"
+            seconds = time.monotonic() - slot.since
+            slot.busy_seconds += seconds
+            text = f"{slot.name} {how}"
+            self._settle(job, slot, seconds, None, Failure(kind, "", text, f"{text}\n", poisons=False))
+        self._empty(slot, how)
 
-    def _replace(self, number: int, how: str) -> None:
-        slot = self._slots[number]
-        if slot.worker is not None:
-            slot.worker.kill()
-            slot.worker = None
+    def _empty(self, slot: Slot, how: str) -> None:
+        """End the worker of a slot; another takes its place soon, unless too many could not be started."""
+        worker, slot.worker = slot.worker, None
+        if worker is not None:
+            del self._slot_of[id(worker)]
+            worker.kill()
+            worker.bury()
+        self._last_loss = f"{slot.name} {how}"
         if slot.n_failed_starts >= _MAX_FAILED_STARTS:
-            self.on_event(f"{slot.name} {how}; given up after {slot.n_failed_starts} failed starts")
-            return
-        self.on_event(f"{slot.name} {how}; another is started in its place")
-        self._fill(number)
+            slot.start_at = None
+            self.on_event(f"{self._last_loss}; given up after {slot.n_failed_starts} failed starts")
+        else:
+            slot.start_at = time.monotonic() + _RESTART_DELAYS[slot.n_failed_starts]
+            self.on_event(f"{self._last_loss}; another is started in its place")

@@ -1,0 +1,230 @@
+"""A pool on a Ray cluster, with one actor per GPU."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from lpes_evo.errors import ConfigError, EvaluationError
+from lpes_evo.workers import _ray_session
+from lpes_evo.workers._devices import MOST_WORKERS, thread_limits
+from lpes_evo.workers._message import Message
+from lpes_evo.workers._pack import pack
+from lpes_evo.workers._ray_host import Host
+from lpes_evo.workers._slots import Slot, SlotPool
+
+_BEATS_PER_LIMIT = 6
+_MOST_BEAT_SECONDS = 5.0
+_TELL_AFTER_SECONDS = 30.0
+
+
+class RayPool(SlotPool):
+    """One actor per GPU of a Ray cluster, each with a target of its own; lost actors are started again.
+
+    An actor that is lost, alone or with its machine, is started again wherever the cluster has room. Where it has
+    none, the place waits for it and the others go on. On a cluster without GPUs actors take one CPU each.
+
+    The package must be installed on every machine of the cluster, and paths and models that the spec names must be
+    found there.
+
+    Args:
+        address: ``local`` for a cluster of this machine that ends with the pool, ``auto`` for the one that runs on
+            this machine, or ``host:port``. A process that is connected to a cluster stays connected to it.
+        spec: Makes the target in each worker from the name of its device, ``cuda:0`` or ``cpu``; it crosses to the
+            worker. ``None`` for functions that need no target.
+        devices: ``cuda`` for all GPUs of the cluster, ``cpu`` for one actor per machine, ``cpu:N`` for N actors
+            without a GPU, ``auto`` for the GPUs or, where there are none, one actor per machine.
+        work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
+            longest seen so far but at least two minutes, and an hour until three are seen.
+        silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
+            as many for a worker that makes its target.
+        patience: Seconds without any worker that has a place in the cluster, after which the work is given up.
+        on_event: Hears of lost, waiting and replaced workers.
+
+    Raises:
+        ConfigError: Ray is not installed, there is no such cluster, it has no such devices, or the spec cannot cross
+            to a worker.
+        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
+        EvaluationError: The workers die before they are ready, or the cluster has no room for any.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        spec: Callable[[str], Any] | None = None,
+        devices: str = "auto",
+        *,
+        work_limit: float | None = None,
+        silence_limit: float = 60.0,
+        patience: float = 300.0,
+        on_event: Callable[[str], None] | None = None,
+    ) -> None:
+        n_cpu_actors = _n_cpu_actors(devices)
+        self._spec = pack(spec, "the spec of the pool")
+        self._ray = _ray_session.import_ray()
+        self._must_disconnect = _ray_session.connect(address, n_cpu_actors)
+        try:
+            nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            self._device, n_workers, n_threads = _shares(nodes, devices, n_cpu_actors)
+            super().__init__(
+                [f"a {self._device.partition(':')[0]} of the cluster"] * n_workers,
+                work_limit=work_limit,
+                silence_limit=silence_limit,
+                on_event=on_event,
+            )
+        except BaseException:
+            self._disconnect()
+            raise
+        self._patience = patience
+        self._beat_seconds = min(_MOST_BEAT_SECONDS, silence_limit / _BEATS_PER_LIMIT)
+        variables = thread_limits(n_threads)
+        if self._device == "cpu":
+            # Ray spreads the actors over machines, and hides the GPUs that an actor did not ask for.
+            options = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
+            variables["CUDA_VISIBLE_DEVICES"] = ""
+        else:
+            options = {"num_cpus": 0, "num_gpus": 1}
+        self._make_actor = (
+            self._ray.remote(max_restarts=0, concurrency_groups={"beat": 1}, **options)(Host)
+            .options(runtime_env={"env_vars": variables})
+            .remote
+        )
+        self._placed_at = time.monotonic()
+        self._start_all()
+
+    def _end(self) -> None:
+        super()._end()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._must_disconnect:
+            self._must_disconnect = False
+            _ray_session.disconnect()
+
+    def _start(self, slot: Slot) -> "_RayWorker":  # noqa: ARG002  (Ray chooses the place)
+        actor = self._make_actor()
+        return _RayWorker(self._ray, actor, actor.make.remote(self._spec, self._device), self._beat_seconds)
+
+    def _listen(self, timeout: float) -> Iterator[tuple["_RayWorker", Message]]:
+        self._look_for_places()
+        workers = [slot.worker for slot in self._slots if isinstance(slot.worker, _RayWorker)]
+        said = {reference: worker for worker in workers for reference in worker.references()}
+        if not said:
+            time.sleep(timeout)
+            return
+        ready, _ = self._ray.wait(list(said), num_returns=1, timeout=timeout)
+        if ready:
+            ready, _ = self._ray.wait(list(said), num_returns=len(said), timeout=0)
+        for reference in ready:
+            yield said[reference], said[reference].receive(reference)
+
+    def _look_for_places(self) -> None:
+        """Tell of workers that wait for a place in the cluster, and give up when all do."""
+        now = time.monotonic()
+        workers = [(slot, slot.worker) for slot in self._slots if isinstance(slot.worker, _RayWorker)]
+        if any(worker.is_placed for _, worker in workers):
+            self._placed_at = now
+        if now - self._placed_at > self._patience:
+            raise EvaluationError(
+                f"Expected the Ray cluster to have room for a worker, but for {self._patience:g} s it had none for "
+                f"any of {self.n_workers}. Free its {self._device.partition(':')[0]}s, or add a machine."
+            )
+        for slot, worker in workers:
+            if worker.is_waiting_long(now):
+                self.on_event(f"{slot.name} waits until the cluster has room for it")
+
+
+class _RayWorker:
+    """An actor, and what it is asked."""
+
+    def __init__(self, ray: Any, actor: Any, target: Any, beat_seconds: float) -> None:
+        self.is_placed = False
+        self._ray = ray
+        self._actor = actor
+        self._answer = target
+        self._beat_seconds = beat_seconds
+        self._told_at = time.monotonic() + _TELL_AFTER_SECONDS
+        self._ask_for_beat()
+
+    def references(self) -> list[Any]:
+        """Return what to wait for; when an actor is lost, that is told too."""
+        return [self._beat] if self._answer is None else [self._answer, self._beat]
+
+    def is_waiting_long(self, now: float) -> bool:
+        """Return, once, whether the actor has had no place in the cluster for long."""
+        if self.is_placed or now < self._told_at:
+            return False
+        self._told_at = float("inf")
+        return True
+
+    def is_alive(self) -> bool:
+        ready, _ = self._ray.wait([self._beat], timeout=0)
+        return not ready or self.receive(self._beat).kind == "alive"
+
+    def send(self, request: bytes) -> None:
+        self._answer = self._actor.work.remote(request)
+
+    def receive(self, reference: Any) -> Message:
+        """Return what the actor says on something that it was asked and that is there."""
+        try:
+            data = self._ray.get(reference)
+        except (self._ray.exceptions.RayError, RuntimeError) as error:
+            return Message("gone", text=f"is gone: {_reason(error)}")
+        self.is_placed = True
+        if reference == self._beat:
+            self._ask_for_beat()
+            return Message("alive")
+        self._answer = None
+        return Message.decode(data)
+
+    def kill(self) -> None:
+        # Where the cluster itself is lost, there is nothing to end.
+        with suppress(self._ray.exceptions.RayError, RuntimeError):
+            self._ray.kill(self._actor, no_restart=True)
+
+    def bury(self) -> None:
+        """Leave that to Ray, which gives the next actor a place when this one is gone."""
+
+    def _ask_for_beat(self) -> None:
+        beat = self._actor.beat.options(concurrency_group="beat")
+        self._beat = beat.remote(self._beat_seconds if self.is_placed else 0.0)
+
+
+def _n_cpu_actors(devices: str) -> int | None:
+    """Return N of ``cpu:N``, and ``None`` for the other names of devices."""
+    if devices in ("auto", "cuda", "cpu"):
+        return None
+    match = re.fullmatch(r"cpu:([1-9]\d{0,4})", devices)
+    if match is None or int(match[1]) > MOST_WORKERS:
+        raise ConfigError(
+            f"Expected the devices of a Ray cluster to be auto, cuda, cpu, or cpu:N for N at most {MOST_WORKERS}, but "
+            f"got {devices!r:.80}. Ray itself chooses the GPUs."
+        )
+    return int(match[1])
+
+
+def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | None) -> tuple[str, int, int]:
+    """Return what an actor calls its device, how many actors there are, and how many threads each may use."""
+    gpus = [(int(node.get("GPU", 0)), int(node.get("CPU", 0))) for node in nodes if node.get("GPU", 0) >= 1]
+    n_cpus = sum(int(node.get("CPU", 0)) for node in nodes)
+    if gpus and devices in ("auto", "cuda"):
+        return "cuda:0", sum(n for n, _ in gpus), max(1, min(cpus // n for n, cpus in gpus))
+    if devices == "cuda":
+        raise ConfigError(
+            f"Expected a GPU in the Ray cluster, but its {len(nodes)} machines have none. Use --devices cpu:N."
+        )
+    n_workers = n_cpu_actors if n_cpu_actors is not None else max(1, len(nodes))
+    if n_workers > n_cpus:
+        raise ConfigError(
+            f"Expected at most as many actors as the Ray cluster has CPUs, which is {n_cpus}, but got {n_workers}."
+        )
+    return "cpu", n_workers, max(1, n_cpus // n_workers)
+
+
+def _reason(error: Exception) -> str:
+    """Return what Ray says of a lost actor, as one line without identities of the cluster."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("The actor is dead", "The actor died because"))]
+    text, _, _ = " ".join(telling or lines[:1]).partition(" Some common causes")
+    return text[:300] or type(error).__name__
