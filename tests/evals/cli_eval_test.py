@@ -1,0 +1,151 @@
+"""``lpes-evo eval`` as a user runs it: in a process of its own, on the embedded model."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from lpes_evo._cli_eval import evaluate
+from lpes_evo.errors import LpesError
+from lpes_evo.operators import CurveSpace
+from lpes_evo.scales import Scales
+from tests.lpes_evo.cli_test import lpes_evo, start, wait_for_lines
+
+POINTS = ((0.0, 0.9), (0.0, 2.8), (5.0, 2.7), (5.0, 2.6))
+PRODUCTS = {"config.yaml", "scales.json", "answers.jsonl", "results.json", "results.md", "results.csv",
+            "positions-recall-64.png"}  # fmt: skip
+SMALL = ["eval", "tiny", "--tasks", "recall:64", "--positions", "0,0.5,1", "--limit", "10", "--batch-tokens", "300",
+         "--scales", "scales.json", "--devices", "in-process"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("evals")
+    scales = CurveSpace(6, 4).decode([POINTS])[0]
+    Scales("tiny", tuple(scales.tolist()), POINTS, "recall", (-0.1,)).save(path / "scales.json")
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(folder):
+    result = lpes_evo(*SMALL, "--output", "straight", cwd=folder, check=0)
+    return folder / "straight", result
+
+
+def tasks(path):
+    return json.loads((path / "results.json").read_text())["tasks"]
+
+
+def test_an_evaluation_leaves_its_products_and_prints_its_table(finished):
+    path, result = finished
+    assert {file.name for file in path.iterdir() if not file.name.startswith(".")} == PRODUCTS
+    assert "minus untouched" in result.stdout
+    assert "Folder: straight" in result.stdout
+    assert "straight/positions-recall-64.png" in result.stdout
+    assert "Not checked whether the search saw these examples" in result.stdout
+    assert len((path / "answers.jsonl").read_text().splitlines()) == 1 + 2 * 30
+    assert tasks(path)[0]["arms"]["lpes"]["overall"]["n"] == 30
+
+
+@pytest.mark.parametrize("n_lines", [2, 30])
+def test_an_evaluation_killed_at_any_moment_resumes_and_repeats_nothing(finished, n_lines):
+    straight, _ = finished
+    path = straight.parent / f"killed-{n_lines}"
+    process = start(*SMALL, "--output", path, cwd=straight.parent)
+    wait_for_lines(path / "answers.jsonl", n_lines, process)
+    process.kill()
+    process.wait()
+    before = (path / "answers.jsonl").read_text()
+    before = before[: before.rfind("\n") + 1]
+    result = lpes_evo("eval", "--resume", path, "--devices", "in-process", cwd=straight.parent, check=0)
+    assert "minus untouched" in result.stdout
+    assert (path / "answers.jsonl").read_text().startswith(before)
+    assert (path / "answers.jsonl").read_text() == (straight / "answers.jsonl").read_text()
+    assert tasks(path) == tasks(straight)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_an_evaluation_with_its_code_and_the_way_to_go_on(finished, number, code):
+    straight, _ = finished
+    path = straight.parent / f"signal-{number}"
+    process = start(*SMALL, "--output", path, cwd=straight.parent)
+    wait_for_lines(path / "answers.jsonl", 4, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert f"go on with: lpes-evo eval --resume {path}" in errors
+    assert "Traceback" not in errors
+
+
+def test_two_worker_processes_give_the_scores_of_one(finished):
+    straight, _ = finished
+    arguments = [*SMALL[:-1], "cpu:2"]
+    lpes_evo(*arguments, "--output", "two", cwd=straight.parent, check=0)
+    assert tasks(straight.parent / "two") == tasks(straight)
+
+
+def test_a_finished_evaluation_is_shown_and_compared_without_work(finished):
+    straight, _ = finished
+    answers = (straight / "answers.jsonl").stat().st_mtime_ns
+    result = lpes_evo("eval", "--resume", straight, "--against", straight, cwd=straight.parent, check=0)
+    assert "Loading" not in result.stdout
+    assert "here minus there" in result.stdout
+    assert "+0.000 [+0.000, +0.000]" in result.stdout
+    assert (straight / "answers.jsonl").stat().st_mtime_ns == answers
+
+
+def test_a_folder_with_an_evaluation_is_not_overwritten(finished):
+    straight, _ = finished
+    result = lpes_evo(*SMALL, "--output", straight, cwd=straight.parent, check=2)
+    assert "is in use already" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "Expected a model and --tasks"),
+        ({"tasks": None}, "Expected a model and --tasks"),
+        ({"tasks": "recal"}, "Did you mean recall?"),
+        ({"tasks": "recall,,kv"}, "expected names of tasks, but one is empty"),
+        ({"tasks": "recall,recall"}, "expected no task twice"),
+        ({"positions": "0,middle"}, "Expected --positions to be numbers"),
+        ({"positions": "0,2"}, "lie between 0 and 1, but got 2.0"),
+        ({"limit": 0}, "configuration key limit"),
+        ({"over_length": "drop"}, "configuration key over_length"),
+        ({"dtype": "int8"}, "configuration key model.dtype"),
+        ({"scales": Path("missing.json")}, "Expected a scales file at missing.json"),
+        ({"tasks": "leval:tpo"}, "leval:tpo"),
+        ({"tasks": "mdqa:10", "data": Path("nowhere")}, "nowhere"),
+        ({"devices": "warp:0"}, "warp:0"),
+        ({"force": True}, "Expected --force only with --against"),
+        ({"against": Path("missing")}, "Expected a finished evaluation with missing"),
+        ({"resume": Path("x"), "seed": 1}, "but got tasks, seed, name too"),
+        ({"output": Path("/proc/nothing/here")}, "Choose an --output"),
+    ],
+)
+def test_bad_input_is_refused_before_a_model_is_loaded(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lpes_evo.models.load_model", None)
+    given = {"model": "tiny", "tasks": "recall"} | arguments if arguments else {}
+    with pytest.raises(LpesError, match=re.escape(message)) as raised:
+        evaluate(**given)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "--resume", "missing"], "Expected a folder of an evaluation with config.yaml"),
+        (["eval", "no/such/model", "--tasks", "kv", "--limit", "1"], "no/such/model"),
+        (
+            ["eval", "tiny", "--tasks", "kv", "--limit", "1"],
+            "the embedded model knows only the task 'recall'",
+        ),
+    ],
+)
+def test_bad_input_gives_one_clear_line_and_exit_code_2(arguments, message, tmp_path):
+    result = lpes_evo(*arguments, cwd=tmp_path, check=2)
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
