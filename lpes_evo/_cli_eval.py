@@ -45,6 +45,12 @@ def evaluate(
         typer.Option("--limit", help="Most examples, at each position where a task has positions."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every draw.")] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(
+            "--shots", help="Solved examples in the prompts of mmlu, ceval-valid and other lm: tasks."
+        ),
+    ] = None,
     teacher_forcing: Annotated[
         bool,
         typer.Option(
@@ -115,6 +121,7 @@ def evaluate(
         "data": None if data is None else str(data),
         "limit": limit,
         "seed": seed,
+        "shots": shots,
         "teacher_forcing": teacher_forcing or None,
         "over_length": over_length,
         "max_length": max_length,

@@ -16,11 +16,13 @@ class EvalConfig(Settings):
         scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
         tasks: Names of the tasks, see `lpes_evo.evals.make_eval_task`.
         positions: Gold positions from 0 (beginning) to 1 (end), for tasks that can place the gold fact.
-        data: Folder with the data files.
+        data: Folder with the data files; also with task files of lm-evaluation-harness.
         limit: Most examples of a task, at each position where it has positions; ``None`` for all there are.
         seed: Seed of every draw.
+        shots: Solved examples in the prompts of lm-evaluation-harness; ``None`` for what a task file says, else 0.
         teacher_forcing: Whether one forward pass stands for generation where the metric of a task allows it.
-        chat_template: Whether the tokenizer's chat template is used where it has one.
+        chat_template: Whether the tokenizer's chat template is used where it has one; lm-evaluation-harness goes
+            without.
         over_length: ``error`` refuses an example longer than the window, ``skip`` leaves it out and counts it, ``cut``
             takes the middle out of its document, and leaves it out where that is not enough.
         max_length: A window in tokens that is smaller than the model's own.
@@ -34,6 +36,7 @@ class EvalConfig(Settings):
     data: str | None = None
     limit: int | None = Field(default=None, ge=1, strict=True)
     seed: int = Field(default=0, strict=True)
+    shots: int | None = Field(default=None, ge=0, strict=True)
     teacher_forcing: bool = False
     chat_template: bool = True
     over_length: Literal["error", "skip", "cut"] = "error"

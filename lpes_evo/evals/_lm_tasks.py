@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpes_evo.errors import JournalError
 from lpes_evo.evals._arms import Arm
+from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
@@ -21,14 +22,14 @@ _NUMBERS = ("macro", "micro", "n", "n_cut")
 _TEXTS = ("metric", "prompt", "prompt_sha256", "data_sha256")
 
 
-def run_lm_task(target: EvalTarget, arm: Arm, task: str, limit: int | None) -> dict[str, Any]:
+def run_lm_task(target: EvalTarget, arm: Arm, task: str, config: EvalConfig) -> dict[str, Any]:
     """Run a task of the harness on the model under an arm.
 
     Args:
         target: The model.
         arm: What is done to it.
         task: Name of the task.
-        limit: Most questions of each subject.
+        config: The evaluation: its limit holds for each subject, and its data folder may hold task files.
 
     Returns:
         The fields of its `lpes_evo.evals.harness.HarnessScore`.
@@ -40,7 +41,14 @@ def run_lm_task(target: EvalTarget, arm: Arm, task: str, limit: int | None) -> d
     from lpes_evo.evals.harness import run_harness
 
     with arm.apply(target.loaded):
-        score = run_harness(target.loaded, None, [task], limit=limit)[task]
+        score = run_harness(
+            target.loaded,
+            None,
+            [task],
+            limit=config.limit,
+            n_shots=config.shots,
+            include_path=None if config.data is None else Path(config.data),
+        )[task]
     return asdict(score)
 
 
@@ -48,7 +56,7 @@ def collect_lm_scores(
     pool: Pool,
     arms: Sequence[Arm],
     tasks: Sequence[str],
-    limit: int | None,
+    config: EvalConfig,
     journal: Journal,
     reporter: EvalReporter,
 ) -> None:
@@ -58,7 +66,7 @@ def collect_lm_scores(
         pool: Workers that hold the model.
         arms: The arms.
         tasks: Names of the tasks.
-        limit: Most questions of each subject.
+        config: The evaluation.
         journal: Where scores are kept.
         reporter: Hears how the work goes.
 
@@ -66,7 +74,7 @@ def collect_lm_scores(
         LpesError: A task could not be run.
     """
     pairs = {
-        pool.submit(run_lm_task, arm, task, limit, label=f"{task} under {arm.name}", limited=False): (
+        pool.submit(run_lm_task, arm, task, config, label=f"{task} under {arm.name}", limited=False): (
             arm,
             task,
         )

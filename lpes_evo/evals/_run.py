@@ -77,7 +77,7 @@ def run_evaluation(
                 try:
                     batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
                     collect_answers(pool, arms, tasks, journal, reporter, batch_tokens)
-                    collect_lm_scores(pool, arms, lm_tasks, config.limit, journal, reporter)
+                    collect_lm_scores(pool, arms, lm_tasks, config, journal, reporter)
                 finally:
                     reporter.end()
                 names = [arm.name for arm in arms]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import LpesError, ScalesError
+from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales, check_scales, load_scales
 
 SCALES = Scales("tiny", (0.9, 1.0, 1.1), ((0.0, 0.9), (2.0, 1.1)), "recall", (-0.25,))
@@ -103,3 +104,30 @@ def test_scales_are_checked_as_arrays():
             check_scales(wrong, 3)
     with pytest.raises(LpesError, match="Expected scales to be numbers"):
         check_scales(["a", "b", "c"], 3)
+
+
+def test_a_curve_carried_to_another_depth_keeps_its_shape():
+    points = ((0.0, 0.8), (3.0, 1.6), (9.0, 0.7), (23.0, 1.1))
+    found = Scales("small", tuple(CurveSpace(24, 4).decode([points])[0].tolist()), points, "kv", (0.5,))
+    deeper = found.at_depth(47)
+    assert deeper.n_layers == 47
+    assert deeper.control_points == ((0.0, 0.8), (6.0, 1.6), (18.0, 0.7), (46.0, 1.1))
+    # Layers 0, 2, 4, ... of 47 stand where layers 0, 1, 2, ... of 24 stood.
+    assert deeper.scales[::2] == pytest.approx(found.scales, abs=1e-9)
+    assert (deeper.model, deeper.task, deeper.fitness) == ("small", "kv", (0.5,))
+    assert found.at_depth(24) is found
+    assert deeper.at_depth(24).scales == pytest.approx(found.scales, abs=1e-9)
+
+
+def test_carried_scales_are_a_sound_file_at_any_depth(tmp_path):
+    for n_layers in range(2, 130):
+        scales = SCALES.at_depth(n_layers)
+        scales.save(tmp_path / "scales.json")
+        assert load_scales(tmp_path) == scales
+
+
+def test_a_single_layer_has_no_curve_to_carry():
+    with pytest.raises(
+        ScalesError, match="at least 2 layers to carry a curve from one to the other, but got 3 and 1"
+    ):
+        SCALES.at_depth(1)
