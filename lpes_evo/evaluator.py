@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.config import SearchSettings
+from lpes_evo.errors import ConfigError
 from lpes_evo.evaluation import Evaluation
+from lpes_evo.facts import ProblemFacts
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.problems import Problem, aggregate
-from lpes_evo.racing import is_worse
-from lpes_evo.scoring import score_block, survey
+from lpes_evo.racing import example_blocks, is_worse
+from lpes_evo.scoring import Survey, score_block, survey
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
 
 Reference = tuple[float, ...]
@@ -56,7 +58,7 @@ class Spent:
     """What an evaluator has spent.
 
     Attributes:
-        tokens: Tokens forwarded.
+        tokens: Tokens forwarded, those of curves that only fill a pass up among them.
         seconds: Time of the workers, added up.
         scored: Scores of single examples.
         unraced: Scores of single examples without racing.
@@ -79,13 +81,18 @@ class Evaluator:
         source: A problem, which is then scored in this process, or a pool whose workers hold one.
         space: The space that decodes genomes.
         settings: How scores become fitness values and how candidates are raced; the defaults when ``None``.
-        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
+        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit. In a steady-state search every
+            candidate has its own, because which of them come together there depends on the workers.
         problem_of: Takes what a worker of the pool holds and returns the problem; it crosses to the workers.
 
     Attributes:
         facts: What the problem is.
         n_candidates: Candidates that share a forward pass.
         spent: What has been spent so far.
+
+    Raises:
+        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search.
+        LpesError: A worker could not read off the problem what must be known of it.
     """
 
     def __init__(
@@ -101,16 +108,20 @@ class Evaluator:
         self._space = space
         self._settings = settings if settings is not None else SearchSettings()
         self._problem_of = problem_of
-        n_sources = self._settings.race_block if self._settings.racing else None
-        plan = self._pool.call(self._on_problem(survey), n_sources, n_candidates)
-        self.facts = plan.facts
-        self.n_candidates: int = plan.n_candidates
-        self.spent = Spent()
-        self._plan = plan
-        self._block_ids = [tuple(self.facts.example_ids[number] for number in block) for block in plan.blocks]
+        self.facts: ProblemFacts = self._pool.call(self._on_problem(ProblemFacts.of))
+        blocks = (
+            example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
+            if self._settings.racing
+            else [np.arange(len(self.facts.example_ids))]
+        )
+        self._block_ids = [tuple(self.facts.example_ids[number] for number in block) for block in blocks]
         # Examples in the order in which they are scored, and where each block ends in it.
-        self._order = np.concatenate(plan.blocks)
-        self._ends = np.cumsum([len(block) for block in plan.blocks])
+        self._order = np.concatenate(blocks)
+        self._ends = np.cumsum([len(block) for block in blocks])
+        wanted = _n_wanted(n_candidates, self._settings)
+        self._plan: Survey = self._pool.call(self._on_problem(survey), self._block_ids, wanted)
+        self.n_candidates = self._plan.n_candidates
+        self.spent = Spent()
         self._passes: dict[int, _Pass] = {}
         self._n_groups = 0
         self._finished: deque[_Group] = deque()
@@ -129,14 +140,22 @@ class Evaluator:
         """Put genomes on their way.
 
         Args:
-            genomes: At most ``n_candidates`` genomes, which share forward passes.
+            genomes: From one to ``n_candidates`` genomes, which share forward passes.
             reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
             labels: What messages call them.
 
         Returns:
             The number of the group.
+
+        Raises:
+            ConfigError: There are no genomes, or more than share a forward pass.
         """
         n = len(genomes)
+        if not 1 <= n <= self.n_candidates:
+            raise ConfigError(
+                f"Expected from 1 to n_candidates = {self.n_candidates} genomes, which share forward passes, but got "
+                f"{n}. Submit them in groups of that size."
+            )
         number = self._n_groups
         self._n_groups += 1
         group = _Group(
@@ -194,10 +213,8 @@ class Evaluator:
 
     def _send(self, task: _Pass) -> None:
         group = task.group
-        scales = group.scales[list(task.members)]
-        if not self._plan.is_exact and len(scales) < self.n_candidates:
-            filling = np.ones((self.n_candidates - len(scales), self.facts.n_layers))
-            scales = np.concatenate([scales, filling])
+        filling = np.ones((self._n_rows(task) - len(task.members), self.facts.n_layers))
+        scales = np.concatenate([group.scales[list(task.members)], filling])
         ticket = self._pool.submit(
             self._on_problem(score_block),
             scales,
@@ -208,6 +225,10 @@ class Evaluator:
         )
         self._passes[ticket] = task
 
+    def _n_rows(self, task: _Pass) -> int:
+        """Return under how many curves a pass scores each example; in half precision all passes need one shape."""
+        return len(task.members) if self._plan.is_exact else self.n_candidates
+
     def _take(self, task: _Pass, completion: Completion) -> None:
         """Take the scores of a block, and send those members on that are still in the race."""
         if completion.failure is not None and len(task.members) > 1:
@@ -217,6 +238,8 @@ class Evaluator:
             return
         group, share = task.group, completion.seconds / len(task.members)
         self.spent.seconds += completion.seconds
+        if completion.failure is None:
+            self.spent.tokens += self._n_rows(task) * self._plan.block_tokens[task.block]
         for row, member in enumerate(task.members):
             group.seconds[member] += share
             if completion.failure is not None:
@@ -242,7 +265,7 @@ class Evaluator:
         how = self._settings.objectives
         end = int(self._ends[block])
         scored, scores = self._order[:end], np.array(group.scores[member])
-        is_through = block + 1 == len(self._plan.blocks)
+        is_through = block + 1 == len(self._block_ids)
         if is_through:
             in_order = np.empty(end)
             in_order[scored] = scores
@@ -259,7 +282,6 @@ class Evaluator:
         self._conclude(group, member, "failed", error=error)
 
     def _conclude(self, group: _Group, member: int, status: Any, **facts: Any) -> None:
-        self.spent.tokens += group.tokens[member]
         self.spent.scored += len(group.scores[member])
         self.spent.unraced += len(self._order)
         group.evaluations[member] = Evaluation(
@@ -269,6 +291,17 @@ class Evaluator:
             tokens=group.tokens[member],
             halvings=group.halvings[member],
         )
+
+
+def _n_wanted(n_candidates: int | None, settings: SearchSettings) -> int | None:
+    """Return how many candidates shall share a forward pass; ``None`` for as many as fit."""
+    is_steady = settings.algorithm == "steady-state"
+    if n_candidates is not None and (n_candidates < 1 or (is_steady and n_candidates > 1)):
+        raise ConfigError(
+            f"Expected {'n_candidates = 1 in a steady-state search' if is_steady else 'n_candidates of at least 1'}, "
+            f"but got {n_candidates!r}. Leave candidates_per_pass out."
+        )
+    return 1 if is_steady else n_candidates
 
 
 def _hand_over(

@@ -128,10 +128,13 @@ def search_problem(job: Job) -> ModelProblem:
     return job.search_problem
 
 
-def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> AnswerScores:
-    """Score one vector of scales, ``(n_layers,)``, on the held-out examples."""
-    scores, _ = with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
-    return scores
+def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> tuple[AnswerScores, int]:
+    """Score one vector of scales, ``(n_layers,)``, on the held-out examples.
+
+    Returns:
+        The scores, and how often the batch was halved for want of memory.
+    """
+    return with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
 
 
 def config_hash(config: RunConfig) -> str:

@@ -1,10 +1,11 @@
 """The loop of a search: ask, evaluate, keep, tell."""
 
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,7 +24,9 @@ def drive(
     """Ask, evaluate and tell until the search stops.
 
     Candidates are dealt out as workers come free, and kept as they are finished; the search is told in the order in
-    which it asked.
+    which it asked. A failure becomes final once the success of a later candidate is known, or nothing else is on its
+    way. Failures that stop the run are kept beside the others and answer nothing, so that a resumed run, its cause
+    mended, tries them again.
 
     Args:
         search: The search.
@@ -32,8 +35,8 @@ def drive(
         reporter: Hears how the work goes.
 
     Raises:
-        EvaluationError: ``max_failures`` evaluations failed in a row, or all of a generation without a survivor. A
-            resumed search tries them again.
+        EvaluationError: ``max_failures`` evaluations failed in a row, in the order in which their genomes were asked
+            for, or all of a generation without a survivor.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
@@ -42,11 +45,20 @@ def drive(
 
 @dataclass
 class _Entry:
-    """A genome that was asked for, and its evaluation once there is one."""
+    """A genome that was asked for, and its evaluation once there is one.
+
+    Attributes:
+        is_kept: Whether the evaluation is in the journal.
+    """
 
     genome: BezierGenome
     generation: int
     evaluation: Evaluation | None = None
+    is_kept: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.evaluation is not None and self.evaluation.status == "failed"
 
 
 class _Drive:
@@ -59,11 +71,11 @@ class _Drive:
         self._evaluator = evaluator
         self._journal = journal
         self._reporter = reporter
-        self._keeper = _Keeper(journal, search.settings.max_failures)
         self._line: deque[_Entry] = deque()
         self._groups: dict[int, list[_Entry]] = {}
         self._n_asked = 0
         self._n_logged = 0
+        self._n_failed = 0
         self._best: float | None = None
 
     def run(self) -> None:
@@ -73,10 +85,6 @@ class _Drive:
             self._ask()
             if self._groups:
                 self._collect()
-            else:
-                if self._best is None and self._line:
-                    self._keeper.give_up()
-                self._keeper.settle()
             self._tell()
             if not self._line and not self._search.can_ask():
                 return
@@ -119,21 +127,59 @@ class _Drive:
                 self._take(entry, evaluation, fresh=True)
 
     def _take(self, entry: _Entry, evaluation: Evaluation, *, fresh: bool) -> None:
-        entry.evaluation = evaluation
+        entry.evaluation, entry.is_kept = evaluation, not fresh
         if evaluation.status == "ok":
             self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
         self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
-        self._keeper.take(entry.genome, evaluation, fresh=fresh)
+        if not entry.has_failed:
+            self._keep(entry, entry.genome.key)
 
     def _tell(self) -> None:
         """Tell the search what is finished, in the order it asked; failures only once they are final."""
-        while self._line and self._line[0].evaluation is not None and not self._keeper.is_open:
-            evaluation = self._line.popleft().evaluation
-            if evaluation is not None:
-                self._search.tell([evaluation])
+        while self._line and self._line[0].evaluation is not None:
+            failed = list(itertools.takewhile(lambda entry: entry.has_failed, self._line))
+            if failed and not self._are_final(failed):
+                break
+            self._n_failed = self._n_failed + len(failed) if failed else 0
+            for entry in failed or [self._line[0]]:
+                self._keep(entry, entry.genome.key)
+                self._line.popleft()
+                if entry.evaluation is not None:
+                    self._search.tell([entry.evaluation])
         for record in self._search.logbook[self._n_logged :]:
             self._reporter.generation(record)
         self._n_logged = len(self._search.logbook)
+
+    def _are_final(self, failed: Sequence[_Entry]) -> bool:
+        """Return whether the failures at the head of the line are final.
+
+        Raises:
+            EvaluationError: They are one too many, or nothing has succeeded and nothing else is on its way.
+        """
+        is_idle = not self._groups and not self._search.can_ask()
+        n_in_a_row = self._n_failed + len(failed)
+        if n_in_a_row >= self._search.settings.max_failures or (is_idle and self._best is None):
+            self._give_up(n_in_a_row, failed[-1])
+        return is_idle or (len(failed) < len(self._line) and self._line[len(failed)].evaluation is not None)
+
+    def _give_up(self, n_in_a_row: int, last: _Entry) -> NoReturn:
+        """Keep the open failures where they answer nothing, and stop the run."""
+        for entry in self._line:
+            if entry.has_failed:
+                number = 0 if self._journal is None else len(self._journal)
+                self._keep(entry, f"failed {number}: {entry.genome.key}")
+        traceback = (last.evaluation.error if last.evaluation is not None else None) or ""
+        reason = "".join(traceback.strip().splitlines()[-1:]).rstrip(".")
+        raise EvaluationError(
+            f"Expected evaluations to succeed, but {n_in_a_row} in a row failed, the last with: {reason}. Their "
+            "tracebacks are in the journal; mend the cause and go on with --resume."
+        )
+
+    def _keep(self, entry: _Entry, key: str) -> None:
+        """Write an evaluation to the journal, unless it is there."""
+        if self._journal is not None and entry.evaluation is not None and not entry.is_kept:
+            self._journal.append(key, {"control_points": _points(entry.genome), **entry.evaluation.to_json()})
+        entry.is_kept = True
 
     def _recorded(self, genome: BezierGenome) -> Evaluation | None:
         """Return what the journal knows of a genome."""
@@ -172,69 +218,3 @@ def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
 
 def _points(genome: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [list(point) for point in genome]
-
-
-class _Keeper:
-    """Writes evaluations to the journal, and counts failures.
-
-    A failure becomes final once a success follows or nothing else is on its way. Failures that stop the run are
-    written beside the others and answer nothing, so that a resumed run, its cause mended, tries them again.
-    """
-
-    def __init__(self, journal: Journal | None, max_failures: int) -> None:
-        self._journal = journal
-        self._max_failures = max_failures
-        self._n_in_a_row = 0
-        self._open: list[tuple[BezierGenome, Evaluation]] = []
-        self._last: Evaluation | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there are failures that are not final yet."""
-        return bool(self._open)
-
-    def take(self, genome: BezierGenome, evaluation: Evaluation, *, fresh: bool) -> None:
-        """Keep an evaluation.
-
-        Raises:
-            EvaluationError: It is one failure too many.
-        """
-        if evaluation.status != "failed":
-            self.settle()
-            self._n_in_a_row = 0
-            if fresh:
-                self._write(genome.key, genome, evaluation)
-            return
-        self._n_in_a_row += 1
-        self._last = evaluation
-        if fresh:
-            self._open.append((genome, evaluation))
-        if self._n_in_a_row >= self._max_failures:
-            self.give_up()
-
-    def settle(self) -> None:
-        """Make the open failures final."""
-        for genome, evaluation in self._open:
-            self._write(genome.key, genome, evaluation)
-        self._open.clear()
-
-    def give_up(self) -> None:
-        """Write the open failures where they answer nothing, and stop the run.
-
-        Raises:
-            EvaluationError: Always.
-        """
-        for genome, evaluation in self._open:
-            number = 0 if self._journal is None else len(self._journal)
-            self._write(f"failed {number}: {genome.key}", genome, evaluation)
-        traceback = (self._last.error if self._last is not None else None) or ""
-        reason = "".join(traceback.strip().splitlines()[-1:]).rstrip(".")
-        raise EvaluationError(
-            f"Expected evaluations to succeed, but {self._n_in_a_row} in a row failed, the last with: "
-            f"{reason}. Their tracebacks are in the journal; mend the cause and "
-            "go on with --resume."
-        )
-
-    def _write(self, key: str, genome: BezierGenome, evaluation: Evaluation) -> None:
-        if self._journal is not None:
-            self._journal.append(key, {"control_points": _points(genome), **evaluation.to_json()})

@@ -58,7 +58,7 @@ class PlainReporter(Reporter):
         self._start = time.perf_counter()
 
     def evaluated(self, generation: int, evaluation: Evaluation, best: float | None, *, fresh: bool) -> None:
-        """Count the evaluation, and print it where it failed."""
+        """Count the evaluation, and print it where it failed or needed smaller batches."""
         self._best = best
         self._n_done += 1
         self._n_fresh += fresh
@@ -66,6 +66,11 @@ class PlainReporter(Reporter):
             reason = evaluation.error.strip().splitlines()[-1]
             self._console.print(
                 f"generation {generation}: an evaluation failed: {reason}", markup=False, highlight=False
+            )
+        if fresh and evaluation.halvings:
+            self.stage(
+                f"generation {generation}: the device ran out of memory, and an evaluation took "
+                f"1/{2**evaluation.halvings} of the batch; in half precision it is not exactly comparable"
             )
 
     def generation(self, record: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lpes_evo._files import to_json, write_atomic
 from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import JournalError
+from lpes_evo.evaluation import Evaluation
 from lpes_evo.facts import ProblemFacts
 from lpes_evo.job import measure_vector
 from lpes_evo.journal import Journal
@@ -78,16 +79,50 @@ def measure(
         name = names[completion.ticket]
         if completion.failure is not None:
             raise completion.failure.to_error()
-        scores: AnswerScores = completion.value
-        journal.append(
-            name,
-            {
-                "scales": vectors[name].tolist(),
-                "log_probability": scores.log_probability.tolist(),
-                "correct": scores.correct.astype(int).tolist(),
-            },
-        )
+        scores, n_halvings = completion.value
+        record = {
+            "scales": vectors[name].tolist(),
+            "log_probability": scores.log_probability.tolist(),
+            "correct": scores.correct.astype(int).tolist(),
+        }
+        journal.append(name, record | ({"halvings": n_halvings} if n_halvings else {}))
         yield name, scores
+
+
+def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict[str, Any]:
+    """Tell what was scored in smaller batches than the rest, because a device ran out of memory.
+
+    Args:
+        evaluations: The evaluations of the search.
+        journal: The journal that `measure` kept.
+
+    Returns:
+        A mapping that `json` can write: ``n_candidates`` of the search, whether the ``best`` is among them, and the
+        ``methods`` on the held-out examples.
+    """
+    fitness = [float(np.mean(entry.values)) if entry.status == "ok" else -np.inf for entry in evaluations]
+    return {
+        "n_candidates": sum(entry.halvings > 0 for entry in evaluations),
+        "best": evaluations[int(np.argmax(fitness))].halvings > 0,
+        "methods": [record["key"] for record in journal if record.get("halvings")],
+    }
+
+
+def warnings_of(summary: dict[str, Any]) -> list[str]:
+    """Return what must be known to compare the scores of a run, as lines for people."""
+    smaller = summary.get("smaller_batches", {"n_candidates": 0, "methods": []})
+    found = []
+    if smaller["n_candidates"]:
+        best = ", the best among them" if smaller["best"] else ""
+        found.append(f"{smaller['n_candidates']} candidates{best}")
+    if smaller["methods"]:
+        found.append(f"the held-out examples of {', '.join(smaller['methods'])}")
+    if not found:
+        return []
+    return [
+        f"Warning: {' and '.join(found)} were scored in smaller batches than the rest, because a device ran out of "
+        "memory; in half precision their scores are not exactly comparable. A smaller task.batch_tokens avoids it."
+    ]
 
 
 def _from_record(
@@ -247,6 +282,12 @@ def _is_summary(summary: Any) -> bool:
         known = (summary["format"], summary["version"]) == (_FORMAT, 1) and {UNTOUCHED, LPES} <= set(
             summary["methods"]
         )
+        smaller = summary.get("smaller_batches")
+        if smaller is not None:
+            numbers.append(smaller["n_candidates"])
+            known &= isinstance(smaller["best"], bool) and all(
+                isinstance(name, str) for name in smaller["methods"]
+            )
         lengths = {len(method["positions"]) for method in summary["methods"].values()}
         return known and len(lengths) == 1 and all(type(value) in (int, float) for value in numbers)
     except (AttributeError, KeyError, TypeError):

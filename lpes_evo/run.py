@@ -17,7 +17,7 @@ from lpes_evo.loop import drive, read_evaluation
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
-from lpes_evo.report import candidates, measure, save_report, summarise
+from lpes_evo.report import candidates, measure, save_report, smaller_batches, summarise
 from lpes_evo.scales import Scales
 from lpes_evo.search import Search
 from lpes_evo.workers import Pool, make_pool
@@ -147,6 +147,7 @@ def _report(
         "task": job.config.task.name,
         "data": job.report.data_hash,
         "skipped": job.report.skipped,
+        "smaller_batches": smaller_batches(search.evaluations(), journal),
         "command": provenance.command_line(),
     }
 

@@ -10,14 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import EvaluationError
-from lpes_evo.facts import ProblemFacts
 from lpes_evo.problems import Problem
-from lpes_evo.racing import example_blocks
-
-Target = Any
-"""What a worker holds: a problem, or something that has one."""
 
 _Value = TypeVar("_Value")
+
+# Torch has a class of its own for the memory of a GPU alone. Its allocator for the CPU, and libraries that allocate by
+# themselves, raise plain runtime errors.
+_SIGNS_OF_NO_MEMORY = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 
 
 @dataclass(frozen=True)
@@ -25,41 +31,33 @@ class Survey:
     """What an evaluator must know before it can deal out work.
 
     Attributes:
-        facts: The problem.
-        blocks: Numbers of the examples of each block, in the order the blocks are scored.
         block_tokens: Tokens that one candidate forwards in each block, ``(n_blocks,)``.
         n_candidates: Candidates that share a forward pass.
         is_exact: Whether scores do not depend on the shape of a batch beyond rounding in float32; in half precision
             every pass is filled up to ``n_candidates``, so that all candidates are scored under one shape.
     """
 
-    facts: ProblemFacts
-    blocks: tuple[npt.NDArray[np.int64], ...]
     block_tokens: tuple[int, ...]
     n_candidates: int
     is_exact: bool
 
 
-def survey(problem: Problem, n_sources: int | None, n_candidates: int | None) -> Survey:
-    """Cut the examples of a problem into blocks, and see how many candidates fit in a forward pass.
+def survey(problem: Problem, blocks: Sequence[Sequence[str]], n_candidates: int | None) -> Survey:
+    """See what blocks of examples cost, and how many candidates fit in a forward pass.
 
     Args:
         problem: The problem.
-        n_sources: Sources in each block; ``None`` for all examples in one block.
+        blocks: Ids of the examples of each block.
         n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
 
     Returns:
         What the evaluator needs.
     """
-    facts = ProblemFacts.of(problem)
-    whole = np.arange(len(facts.example_ids))
-    blocks = [whole] if n_sources is None else example_blocks(facts.sources, facts.groups, n_sources)
-    ids = [tuple(facts.example_ids[number] for number in block) for block in blocks]
     return Survey(
-        facts=facts,
-        blocks=tuple(blocks),
-        block_tokens=tuple(problem.n_tokens_of(names) for names in ids),
-        n_candidates=min(map(problem.n_candidates_that_fit, ids)) if n_candidates is None else n_candidates,
+        block_tokens=tuple(map(problem.n_tokens_of, blocks)),
+        n_candidates=min(map(problem.n_candidates_that_fit, blocks))
+        if n_candidates is None
+        else n_candidates,
         is_exact=problem.is_exact,
     )
 
@@ -116,7 +114,9 @@ def with_less_memory(problem: Problem, work: Callable[[Any], _Value]) -> tuple[_
 
 def _is_out_of_memory(error: Exception) -> bool:
     torch = sys.modules.get("torch")
-    return isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError))
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_NO_MEMORY)
 
 
 def _free_memory() -> None:

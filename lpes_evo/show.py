@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lpes_evo.folder import RunFolder
-from lpes_evo.report import LPES, load_report
+from lpes_evo.report import LPES, load_report, warnings_of
 from lpes_evo.scales import load_scales
 
 
@@ -60,6 +60,8 @@ def show_run(path: Path, console: Console) -> None:
             "(paired bootstrap, 95 %)",
             highlight=False,
         )
+    for warning in warnings_of(summary):
+        console.print(warning, highlight=False, soft_wrap=True, markup=False)
     console.print("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), highlight=False)
     console.print(f"Run folder: {path}", highlight=False, soft_wrap=True, markup=False)
     for picture in folder.pictures:

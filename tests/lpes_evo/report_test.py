@@ -10,12 +10,13 @@ from lpes_evo.operators import CurveSpace, init_identity
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import AnswerScores, wilson_interval
 from lpes_evo.report import candidates, load_report, measure, save_report, summarise
+from lpes_evo.workers import LocalPool
 
 LPES = np.array([0.8, 0.9, 1.0, 1.1])
 
 
 class Fake:
-    """Answers right with a chance that grows with the mean scale; two examples share a source."""
+    """Answers right with a chance that grows with the mean scale; two examples share a source; stands for a job too."""
 
     positions = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)
     sources = ("a", "b", "a", "b", "a", "b")
@@ -23,6 +24,10 @@ class Fake:
 
     def __init__(self):
         self.calls = []
+
+    @property
+    def report_problem(self):
+        return self
 
     def evaluate(self, scales):
         self.calls.append(scales.tolist())
@@ -34,7 +39,8 @@ def measured(path, n_shuffles=5):
     problem = Fake()
     vectors = candidates(LPES, 0.9, n_shuffles=n_shuffles, seed=3)
     with Journal(path, {"format": "test"}) as journal:
-        scores = dict(measure(problem, vectors, journal))
+        pool = LocalPool(lambda _device: problem)
+        scores = dict(measure(pool, vectors, len(problem.example_ids), journal))
     return problem, scores, vectors
 
 
