@@ -153,8 +153,8 @@ class SearchSettings(Settings):
     in_flight: int = Field(default=16, ge=1, strict=True)
     racing: bool = True
     race_level: float = Field(default=0.05, gt=0, lt=0.5)
-    race_block: int = Field(default=2, ge=1, strict=True)
-    race_against: Literal["best", "median", "worst"] = "median"
+    race_block: int = Field(default=1, ge=1, strict=True)
+    race_against: Literal["best", "median", "worst"] = "best"
 
     @model_validator(mode="after")
     def _constants_fit(self) -> "SearchSettings":
