@@ -1,6 +1,11 @@
 """The form in which work crosses to a worker."""
 
+import functools
 import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dill
@@ -8,6 +13,8 @@ import dill
 from lpes_evo.errors import ConfigError
 
 _MOST_BYTES = 1 << 28
+
+_packing = threading.RLock()
 
 
 def pack(value: Any, what: str) -> bytes:
@@ -24,7 +31,8 @@ def pack(value: Any, what: str) -> bytes:
         ConfigError: It cannot cross, or is far larger than a description of work.
     """
     try:
-        data: bytes = dill.dumps(value, recurse=True)
+        with _packing, _ways_of_deap():
+            data: bytes = dill.dumps(value, recurse=True)
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError, OSError) as error:
         raise ConfigError(
             f"Expected {what} to be something that can cross to a worker process, but it cannot: {error}. Move what it "
@@ -41,3 +49,46 @@ def pack(value: Any, what: str) -> bytes:
 def unpack(data: bytes) -> Any:
     """Return what `pack` was given; only bytes from the pipe between a pool and its own workers come here."""
     return dill.loads(data)  # noqa: S301
+
+
+@contextmanager
+def _ways_of_deap() -> Iterator[None]:
+    """Teach dill two things of DEAP for a while, without changing it for others."""
+    ways: dict[type, Callable[[Any, Any], None]] = {functools.partial: _save_partial}
+    creator = sys.modules.get("deap.creator")
+    if creator is not None:
+        ways[creator.MetaCreator] = _save_created
+    dispatch = dill.Pickler.dispatch
+    before = {kind: dispatch[kind] for kind in ways if dict.__contains__(dispatch, kind)}
+    dispatch.update(ways)
+    try:
+        yield
+    finally:
+        for kind in ways:
+            del dispatch[kind]
+        dispatch.update(before)
+
+
+def _save_created(pickler: Any, created: Any) -> None:
+    # By itself dill names a class made by creator.create, and a worker has none of that name; this is how DEAP pickles
+    # it. Results still name it, since the process of the pool has it.
+    pickler.save_reduce(*type(created).__reduce__(created), obj=created)
+
+
+def _save_partial(pickler: Any, partial: Any) -> None:
+    # A toolbox calls its partial functions by a name such as "evaluate", and dill imports whatever package is called
+    # so, to see whether their attributes are its variables.
+    attributes = {name: value for name, value in vars(partial).items() if name not in ("__name__", "__doc__")}
+    parts = (partial.func, partial.args, partial.keywords, attributes)
+    pickler.save_reduce(_make_partial, parts, obj=partial)
+
+
+def _make_partial(
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    attributes: dict[str, Any],
+) -> Any:
+    partial = functools.partial(function, *arguments, **keywords)
+    vars(partial).update(attributes)
+    return partial

@@ -1,0 +1,96 @@
+"""What the tests of pools share: tries that are counted across processes, a cluster, and watched processes."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lpes_evo.workers import DevicePool, LocalPool, Pool, RayPool
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Counts tries in a file, whichever process makes them.
+
+    Attributes:
+        add: Notes a try of this process and returns how many there were before. Workers cannot import the modules of
+            the tests, so work takes this function alone with it.
+        processes: Returns the process of each try.
+    """
+
+    add: Callable[[], int]
+    processes: Callable[[], list[int]]
+
+
+@pytest.fixture
+def tries(tmp_path: Path) -> Tries:
+    """A counter of tries."""
+    path = str(tmp_path / "tries")
+
+    def add() -> int:
+        with open(path, "a+") as file:
+            file.seek(0)
+            n_before = len(file.readlines())
+            file.write(f"{os.getpid()}\n")
+        return n_before
+
+    def processes() -> list[int]:
+        if not os.path.exists(path):
+            return []
+        with open(path) as file:
+            return [int(line) for line in file]
+
+    return Tries(add, processes)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """A cluster of two machines with two CPUs and a pretended GPU each, which this process is no part of yet."""
+    pytest.importorskip("ray", reason="the extra [ray] is not installed")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 1})
+    cluster.add_node(num_cpus=2, num_gpus=1)
+    yield cluster
+    cluster.shutdown()
+
+
+MakePool = Callable[..., Pool]
+
+
+@pytest.fixture(scope="session", params=["local", "processes", "ray"])
+def make_pool(request: pytest.FixtureRequest) -> MakePool:
+    """Makes pools of each kind, of two workers where there are workers."""
+    if request.param == "local":
+        return lambda spec=None, **_: LocalPool(spec)
+    if request.param == "processes":
+        return lambda spec=None, **rest: DevicePool("cpu:2", spec, **rest)
+    cluster = request.getfixturevalue("ray_cluster")
+    return lambda spec=None, **rest: RayPool(cluster.address, spec, "cpu:2", **rest)
+
+
+@pytest.fixture
+def gone() -> Callable[..., bool]:
+    """Tells whether processes end within some seconds; a process that waits to be reaped has ended."""
+
+    def gone(pids: list[int], seconds: float = 15.0) -> bool:
+        deadline = time.monotonic() + seconds
+        while any(_is_running(pid) for pid in pids):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
+
+    return gone
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
