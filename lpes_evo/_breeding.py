@@ -27,9 +27,6 @@ class Breeder:
         weights: Weights of the fitness, ``(n_objectives,)``.
         initial: Genomes to start from.
 
-    Attributes:
-        n_starting_points: Genomes at the head of the first population: identity, constants and ``initial``, distinct.
-
     Raises:
         CurveError: A genome of ``initial`` is not feasible in ``space``.
     """
@@ -51,8 +48,8 @@ class Breeder:
         identity = [init_identity(space, weights=weights)] if space.contains_identity else []
         constants = init_constants(space, settings.n_constants, weights=weights)
         given = [BezierGenome(genome, weights) for genome in initial]
+        # What the first population begins with.
         self._starting_points = self._distinct([*identity, *constants, *given])
-        self.n_starting_points = len(self._starting_points)
 
     def first_population(self) -> list[BezierGenome]:
         """Return the starting points, then half quasi-random, half random curves; distinct where there are enough."""

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from deap import tools
@@ -39,8 +39,8 @@ class Candidate:
 class CandidateLine:
     """Makes candidates one after another and takes their evaluations in the same order.
 
-    A candidate stands in the line until it and all before it are told, and meanwhile in one of three places: held back
-    for a reference, in the queue to be asked for, or outstanding. Then it joins the row of its generation.
+    A candidate stands in the line until it and all before it are told; meanwhile a new one is in the queue to be asked
+    for, then outstanding. Then it joins the row of its generation.
 
     Args:
         breeder: Makes the genomes.
@@ -79,24 +79,16 @@ class CandidateLine:
         self.logbook.header = [
             "generation", "evaluations", "cached", "failed", "raced", "best", "mean", "spread",
         ]  # fmt: skip
-        self._held: list[Candidate] = []
         self.outstanding: deque[Candidate] = deque()
         self._advance()
 
     def open_generation(self) -> int:
-        """Queue what is held back of the first generation, or make the next one; return its number."""
-        if self._held:
-            reference = self._scores_to_beat()
-            self._queue.extend(replace(candidate, reference=reference) for candidate in self._held)
-            self._held = []
-            return 0
+        """Make and queue the next generation; return its number."""
         number = self._generation_of(self._n_made)
         size = self._settings.offspring_size if number else len(self._first)
         with isolated_random(self._seed, "generation", number):
             made = [self._make() for _ in range(size)]
-        n_now = self._breeder.n_starting_points if self._settings.racing and not number else size
-        self._queue.extend(candidate for candidate in made[:n_now] if candidate.is_new)
-        self._held = [candidate for candidate in made[n_now:] if candidate.is_new]
+        self._queue.extend(candidate for candidate in made if candidate.is_new)
         self._advance()
         return number
 
@@ -180,10 +172,10 @@ class CandidateLine:
 
     def _scores_to_beat(self) -> tuple[float, ...] | None:
         """Return the scores of the parent that candidates are raced against now."""
-        rivals = self.survivors.members or _successful(self._row)
-        if not self._settings.racing or not rivals:
+        parents = self.survivors.members
+        if not self._settings.racing or not parents:
             return None
-        return self.evaluations[ranked(rivals, self._settings.race_against)].scores or None
+        return self.evaluations[ranked(parents, self._settings.race_against)].scores or None
 
     def _close_row(self) -> None:
         """End a generation: select, where that is not done one by one, and add it to the logbook."""

@@ -62,4 +62,5 @@ def ranked(genomes: Mapping[bytes, BezierGenome], rank: Literal["best", "median"
 
 def mean_fitness(genome: BezierGenome) -> float:
     """Return the mean of the fitness values of an evaluated genome."""
-    return float(np.mean(genome.fitness.values))
+    values = genome.fitness.values
+    return float(sum(values) / len(values))

@@ -137,7 +137,8 @@ class SearchSettings(Settings):
         race_level: Level of the test that stops a candidate.
         race_block: Sources of examples that are scored between two tests; where every source belongs to one set, that
             many of each set.
-        race_against: The parent that a candidate is raced against.
+        race_against: The parent that a candidate is raced against, by fitness. The defaults of racing are the best of
+            those that ``benchmarks/racing.py`` compares.
     """
 
     algorithm: Literal["ga", "steady-state", "nsga2", "random"] = "ga"

@@ -81,11 +81,9 @@ class Search:
     def ask(self, n: int | None = None) -> list[BezierGenome]:
         """Return genomes to evaluate next, none of which was asked for before.
 
-        A generational search returns the whole generation: an empty list when all of it is already known. With
-        ``settings.racing`` the initial population comes in two parts: first identity, constants and the caller's own
-        genomes, then the rest, which can be raced against them. A steady-state search returns what its window
-        allows: an empty list when it is full. The genomes of one call share one `reference`, so call again while
-        `can_ask`.
+        A generational search returns the whole generation: an empty list when all of it is already known. A
+        steady-state search returns what its window allows: an empty list when it is full. The genomes of one call share
+        one `reference`, so call again while `can_ask`.
 
         Args:
             n: The most genomes that a steady-state search returns; generations are not divided.
@@ -128,12 +126,11 @@ class Search:
         """Return the scores that the genomes of the last `ask` are raced against.
 
         They belong to the parent that ``settings.race_against`` names, by mean fitness, at the moment these genomes
-        were made; during the initial population, to one of the starting points. They depend on nothing but what was
-        told, so racing leaves the search deterministic.
+        were made. They depend on nothing but what was told, so racing leaves the search deterministic.
 
         Returns:
-            One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
-            anything is known, or without ``settings.racing``.
+            One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: in the
+            initial population, or without ``settings.racing``.
         """
         return self._reference
 

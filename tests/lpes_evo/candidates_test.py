@@ -122,13 +122,13 @@ def test_a_steady_state_search_counts_its_rows_as_generations_and_ends_after_its
 
 def test_the_steady_state_learns_more_than_random_search_at_equal_evaluations():
     def best(algorithm, seed):
-        settings = SETTINGS.model_copy(update={"algorithm": algorithm, "generations": 15})
+        settings = SETTINGS.model_copy(update={"algorithm": algorithm, "generations": 10})
         search = Search(SPACE, settings, seed=seed)
         run(search, n_workers=4)
         return search.best.fitness.values
 
-    wins = sum(best("steady-state", seed) >= best("random", seed) for seed in range(6))
-    assert wins >= 5
+    wins = sum(best("steady-state", seed) >= best("random", seed) for seed in range(4))
+    assert wins >= 3
 
 
 def test_a_used_up_grid_and_a_window_beyond_the_population_end_a_steady_state_search():
@@ -165,7 +165,7 @@ def test_a_generation_may_be_told_in_parts_and_is_selected_when_it_is_complete()
         whole.tell([troubled(genome) for genome in whole.ask()])
     assert run(parts, troubled, 3)
     assert history(parts) == history(whole)
-    search = Search(SPACE, GENERATIONAL.model_copy(update={"racing": False}))
+    search = Search(SPACE, GENERATIONAL)
     genomes = search.ask(1)
     assert len(genomes) == GENERATIONAL.population_size
     search.tell([scored(genome) for genome in genomes[:-1]])
@@ -193,29 +193,25 @@ def test_raced_out_evaluations_are_recorded_and_never_become_parents_or_results(
         assert len(raced) > 5
         assert not raced & {genome.key for genome in [*search.population, *search.hall_of_fame]}
     search = Search(SPACE, GENERATIONAL)
+    raced_out = Evaluation((), (-1.0,), 0.0, "raced", scored=(0,))
     genomes = search.ask()
+    is_constant = [len({y for _, y in genome}) == 1 for genome in genomes]
     search.tell(
-        [scored(genomes[0]), *[Evaluation((), (-1.0,), 0.0, "raced", scored=(0,))] * (len(genomes) - 1)]
+        [
+            raced_out if constant else scored(genome)
+            for genome, constant in zip(genomes, is_constant, strict=True)
+        ]
     )
     assert search.best_constant() is None
-    genomes = search.ask()
-    search.tell([scored(genome) for genome in genomes])
-    assert search.best_constant() == 1.0
+    assert len(search.population) == len(genomes) - sum(is_constant) < len(genomes)
 
 
 @pytest.mark.parametrize(("against", "rank"), [("best", 0), ("median", 6), ("worst", 11)])
 def test_the_reference_is_the_scores_of_the_parent_at_the_chosen_rank(against, rank):
     search = Search(SPACE, GENERATIONAL.model_copy(update={"race_against": against}))
-    first = search.ask()
+    genomes = search.ask()
     assert search.reference() is None
-    starting = [scored(genome) for genome in first]
-    search.tell(starting)
-    rest = search.ask()
-    assert len(first) + len(rest) == GENERATIONAL.population_size
-    ordered = sorted(starting, key=lambda evaluation: -evaluation.values[0])
-    place = {"best": 0, "median": len(ordered) // 2, "worst": -1}[against]
-    assert search.reference() == ordered[place].scores
-    search.tell([scored(genome) for genome in rest])
+    search.tell([scored(genome) for genome in genomes])
     search.ask()
     assert search.reference() == scored(search.population[rank]).scores
 
@@ -236,14 +232,12 @@ def test_the_genomes_of_one_steady_state_ask_share_a_reference_made_when_they_we
         assert references[number] == max(told, key=lambda evaluation: evaluation.values).scores
 
 
-def test_without_racing_there_is_no_reference_and_the_initial_population_comes_whole():
+def test_without_racing_there_is_no_reference():
     for settings in (SETTINGS, GENERATIONAL):
         search = Search(SPACE, settings.model_copy(update={"racing": False}))
         while not search.stop():
             genomes = search.ask()
             assert search.reference() is None
-            if settings is GENERATIONAL and search.generation == 0:
-                assert len(genomes) == settings.population_size
             search.tell([scored(genome) for genome in genomes])
 
 
