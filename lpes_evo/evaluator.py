@@ -213,8 +213,9 @@ class Evaluator:
 
     def _send(self, task: _Pass) -> None:
         group = task.group
-        filling = np.ones((self._n_rows(task) - len(task.members), self.facts.n_layers))
-        scales = np.concatenate([group.scales[list(task.members)], filling])
+        # A pass is filled up with one of its own curves, which cannot fail where the others do not.
+        filling = (task.members[-1],) * (self._n_rows(task) - len(task.members))
+        scales = group.scales[[*task.members, *filling]]
         ticket = self._pool.submit(
             self._on_problem(score_block),
             scales,
@@ -231,13 +232,13 @@ class Evaluator:
 
     def _take(self, task: _Pass, completion: Completion) -> None:
         """Take the scores of a block, and send those members on that are still in the race."""
+        self.spent.seconds += completion.seconds
         if completion.failure is not None and len(task.members) > 1:
             # One of them is at fault; alone, the others live.
             for member in task.members:
                 self._send(_Pass(task.group, (member,), task.block))
             return
         group, share = task.group, completion.seconds / len(task.members)
-        self.spent.seconds += completion.seconds
         if completion.failure is None:
             self.spent.tokens += self._n_rows(task) * self._plan.block_tokens[task.block]
         for row, member in enumerate(task.members):
