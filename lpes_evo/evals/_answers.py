@@ -50,6 +50,7 @@ def collect_answers(
     journal: Journal,
     reporter: EvalReporter,
     batch_tokens: int,
+    limited: bool,
 ) -> None:
     """Answer and score what the journal does not hold yet.
 
@@ -62,6 +63,8 @@ def collect_answers(
         journal: Where answers are kept.
         reporter: Hears how the work goes.
         batch_tokens: Tokens of one forward pass over long texts.
+        limited: Whether the pool's limit of time holds for a batch. One that follows the work seen so far suits
+            batches of one size, and the first of an evaluation are the longest.
 
     Raises:
         EvaluationError: Many examples in a row failed.
@@ -83,6 +86,7 @@ def collect_answers(
                 batch.examples,
                 batch.planned.mode,
                 batch_tokens,
+                limited=limited,
                 label=f"{batch.arm.name} on {len(batch.examples)} examples of {batch.planned.task.name}",
             )
             at_work[ticket] = batch

@@ -33,6 +33,7 @@ def run_evaluation(
     *,
     devices: str = "auto",
     ray_address: str | None = None,
+    batch_limit: float | None = None,
     reporter: EvalReporter | None = None,
 ) -> EvalResults:
     """Start the evaluation of a folder, or go on with it.
@@ -42,6 +43,7 @@ def run_evaluation(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
+        batch_limit: Seconds after which a batch counts as hung; ``None`` for no limit.
         reporter: Hears how the work goes.
 
     Returns:
@@ -60,7 +62,11 @@ def run_evaluation(
             notes.append(check_unseen(Path(config.scales), {task.task.name: task.examples for task in drawn}))
         reporter.stage(f"Loading {config.model.name}")
         with make_pool(
-            EvalTargetSpec(config), devices, ray_address=ray_address, on_event=reporter.stage
+            EvalTargetSpec(config),
+            devices,
+            ray_address=ray_address,
+            work_limit=batch_limit,
+            on_event=reporter.stage,
         ) as pool:
             facts = pool.call(describe_target)
             arms = make_arms(found)
@@ -76,7 +82,8 @@ def run_evaluation(
             with Journal(folder.answers, {"format": "lpes-evo/answers", "version": 1, **identity}) as journal:
                 try:
                     batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
-                    collect_answers(pool, arms, tasks, journal, reporter, batch_tokens)
+                    limited = batch_limit is not None
+                    collect_answers(pool, arms, tasks, journal, reporter, batch_tokens, limited)
                     collect_lm_scores(pool, arms, lm_tasks, config, journal, reporter)
                 finally:
                     reporter.end()
