@@ -4,6 +4,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +17,10 @@ from lpes_evo.errors import ConfigError
 from lpes_evo.workers._child import ALIVE, serve
 from lpes_evo.workers._devices import Device, environment, parse_devices
 from lpes_evo.workers._message import Message
-from lpes_evo.workers._outcome import Failure
 from lpes_evo.workers._pack import pack
 from lpes_evo.workers._slots import Slot, SlotPool
 from lpes_evo.workers._stream import PoolEnd
 
-_UNGUARDED = 187
 _BURY_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 
@@ -32,8 +31,9 @@ class DevicePool(SlotPool):
     """One process per device, each with a target of its own; lost processes are replaced on the same device.
 
     Processes are started by `multiprocess` from a spawn context of its own, so that the start method of the caller
-    stays as it is. Each sees exactly one GPU. Functions and specs may be defined in a notebook or a function: they
-    cross by value, with the names they use.
+    stays as it is. Each sees exactly one GPU. Functions and specs may be defined in a script, a notebook or a
+    function: they cross by value, with the names they use. So workers do not run the caller's script again, and it
+    needs no guard.
 
     Args:
         devices: The devices, or text for `parse_devices`.
@@ -46,8 +46,7 @@ class DevicePool(SlotPool):
         on_event: Hears of lost and replaced workers.
 
     Raises:
-        ConfigError: The devices are not valid, the spec cannot cross to a worker, or the script that makes the pool
-            has no guard ``if __name__ == "__main__"``, so that every worker would run it again.
+        ConfigError: The devices are not valid, or the spec cannot cross to a worker.
         LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
         EvaluationError: The workers die before they are ready.
     """
@@ -61,10 +60,6 @@ class DevicePool(SlotPool):
         silence_limit: float = 60.0,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
-        if getattr(multiprocess.process.current_process(), "_inheriting", False):
-            # A worker that is being started runs an unguarded script. It must not go on with it, whatever the script
-            # catches; the pool that started it reads the code and says what is wrong.
-            os._exit(_UNGUARDED)
         self._devices = parse_devices(devices) if isinstance(devices, str) else tuple(devices)
         if not self._devices:
             raise ConfigError("Expected at least one device, but got none.")
@@ -91,7 +86,7 @@ class DevicePool(SlotPool):
             process = self._context.Process(
                 target=serve, args=(theirs, device.local_name, os.getpid()), name=slot.name, daemon=True
             )
-            with _starting, environment(device.environment), _without_interrupts():
+            with _starting, environment(device.environment), _without_interrupts(), _without_script():
                 process.start()
         except BaseException:
             ours.close()
@@ -156,16 +151,6 @@ class _ProcessWorker:
         """Say how the process ended."""
         self.process.join(_BURY_SECONDS)
         code = self.process.exitcode
-        if code == _UNGUARDED:
-            return Message(
-                "refused",
-                failure=Failure.of(
-                    ConfigError(
-                        "Expected a script whose work is guarded, but its workers would run it again from the top. "
-                        'Put the work under: if __name__ == "__main__":'
-                    )
-                ),
-            )
         if code is None:
             return Message("gone", text="closed its socket")
         if code < 0:
@@ -206,3 +191,16 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Keep a process that starts from running the script of this one, which multiprocess finds by these names."""
+    script = vars(sys.modules["__main__"])
+    before = {name: script[name] for name in ("__file__", "__spec__") if name in script}
+    script.pop("__file__", None)
+    script["__spec__"] = None
+    try:
+        yield
+    finally:
+        script.update(before)
