@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from sheet import N_LAYERS, Sheet
 
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError
@@ -25,7 +26,6 @@ from lpes_evo.rope import repair_frequencies
 from lpes_evo.search import Search
 from lpes_evo.workers import LocalPool, Usage
 from tests.conftest import build_llama
-from tests.lpes_evo.sheet import N_LAYERS, Sheet
 
 N_TEXTS = 8
 SETTINGS = SearchSettings(race_block=2)
@@ -306,7 +306,7 @@ def test_a_resumed_group_is_scored_in_the_company_it_had_and_gives_the_same_bits
 # Failures
 
 
-class Faulty(Sheet):
+class OneBad(Sheet):
     """Has trouble with one curve, in its second block."""
 
     def __init__(self, bad, fault, **options):
@@ -340,7 +340,7 @@ class Faulty(Sheet):
 )
 def test_one_bad_candidate_of_a_group_fails_alone(fault, message, is_exact):
     bad = SPACE.decode(genomes(5))[1]
-    problem = Faulty(bad, fault, n_fit=3, is_exact=is_exact)
+    problem = OneBad(bad, fault, n_fit=3, is_exact=is_exact)
     evaluations, _ = evaluated(problem, [3, 2])
     statuses = [evaluation.status for evaluation in evaluations]
     assert statuses == ["ok", "failed", "ok", "ok", "ok"]

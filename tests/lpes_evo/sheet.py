@@ -84,7 +84,7 @@ class Sheet(Problem):
         if self.hold_from is not None and number >= self.hold_from:
             time.sleep(1000)
         time.sleep(self.delay * (0.5 + zlib.crc32(scales.tobytes() + ids[0].encode()) % 1000 / 1000))
-        scores = super().score_many(scales, ids)
+        scores = np.array([self.score(curve, ids) for curve in scales])
         if self.log:
             self.log.add("end", **facts)
         return scores
@@ -103,6 +103,23 @@ def name_of(curve: np.ndarray) -> str:
     return f"{zlib.crc32(np.asarray(curve, dtype=np.float64).tobytes()):08x}"
 
 
-# Workers cannot import the modules of the tests, so what they hold must cross by value.
-for _kind in (Log, Sheet):
-    _kind.__module__ = "__main__"
+class Faulty(Sheet):
+    """Fails for a fourth of all curves.
+
+    Args:
+        bad: The score it gives then, or ``raise``, or ``shape`` for scores of a wrong shape.
+        **options: See `Sheet`.
+    """
+
+    def __init__(self, bad: Any = "raise", **options: Any) -> None:
+        super().__init__(**options)
+        self.bad = bad
+
+    def score(self, scales: Any, example_ids: Sequence[str] | None = None) -> Any:
+        """Score one curve, or fail."""
+        scores = super().score(scales, example_ids)
+        if zlib.crc32(scales.tobytes()) % 4:
+            return scores
+        if self.bad == "raise":
+            raise RuntimeError("out of luck")
+        return np.ones(2) if self.bad == "shape" else np.array([self.bad, *scores[1:]])
