@@ -3,8 +3,10 @@
 import random
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
 from deap import base, tools
 
+from lpes_evo._surrogate import Surrogate
 from lpes_evo.config import SearchSettings
 from lpes_evo.operators import (
     BezierGenome,
@@ -66,14 +68,22 @@ class Breeder:
         return population
 
     def offspring(
-        self, parents: Sequence[BezierGenome], taken: Collection[bytes]
+        self, parents: Sequence[BezierGenome], taken: Collection[bytes], guide: Surrogate | None = None
     ) -> tuple[BezierGenome, bytes]:
         """Return one new genome and its curve; drawn afresh by the random search, and where there are no parents.
 
         Args:
             parents: Evaluated genomes.
             taken: The curves that should not come again. A small grid can be used up, so one of them may.
+            guide: Chooses the most promising of several that are bred; ``None`` to breed one.
         """
+        if guide is not None:
+            bred = [self._vary(parents) for _ in range(self._settings.preselection)]
+            curves = self.curves(bred)
+            new = [number for number, curve in enumerate(curves) if curve not in taken]
+            if new:
+                best = new[guide.best_of(np.array([np.frombuffer(curves[number]) for number in new]))]
+                return bred[best], curves[best]
         return self._novel(lambda: self._vary(parents), taken)
 
     def clone(self, genome: BezierGenome) -> BezierGenome:

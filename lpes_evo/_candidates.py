@@ -9,6 +9,7 @@ from deap import tools
 
 from lpes_evo._breeding import Breeder
 from lpes_evo._randomness import isolated_random
+from lpes_evo._surrogate import Evidence
 from lpes_evo._survival import Survivors, ranked
 from lpes_evo.config import SearchSettings
 from lpes_evo.evaluation import Evaluation
@@ -64,6 +65,8 @@ class CandidateLine:
         self._is_steady = settings.algorithm == "steady-state"
         self._n_curves = n_curves
         self._seed = seed
+        is_guided = settings.preselection > 1 and n_objectives == 1 and settings.algorithm != "random"
+        self._evidence = Evidence(settings.aggregate) if is_guided else None
         with isolated_random(seed, "generation", 0):
             self._first = breeder.first_population()
         self._first_curves = breeder.curves(self._first)
@@ -122,7 +125,8 @@ class CandidateLine:
         if number < len(self._first):
             genome, curve = self._first[number], self._first_curves[number]
         else:
-            genome, curve = self._breeder.offspring(self.survivors.population, self._known)
+            guide = self._evidence.surrogate() if self._evidence is not None else None
+            genome, curve = self._breeder.offspring(self.survivors.population, self._known, guide)
         generation = self._generation_of(number)
         reference = self._scores_to_beat() if generation else None
         candidate = Candidate(genome, curve, curve not in self._known, generation, reference)
@@ -145,6 +149,8 @@ class CandidateLine:
             evaluation = self.evaluations[candidate.curve]
             if evaluation.status == "ok":
                 candidate.genome.fitness.values = evaluation.values
+            if candidate.is_new and self._evidence is not None:
+                self._evidence.add(candidate.curve, evaluation, candidate.reference)
             self._row.append(candidate)
             if self._is_steady:
                 self.survivors.select(_successful([candidate]))

@@ -130,6 +130,8 @@ class SearchSettings(Settings):
         tournament_size: Contestants of each parent selection.
         crossover_probability: Chance that an offspring has two parents.
         mutation_probability: Chance that an offspring is mutated; one that crossover left unchanged always is.
+        preselection: Genomes that are bred for each that is evaluated: the one from which a cheap model of the fitness
+            over curves expects most. 1 evaluates whatever is bred. Several objectives and the random search have none.
         max_failures: Failed evaluations in a row that stop the run.
         in_flight: Candidates of a steady-state search whose results may be outstanding at once; at least the number of
             workers keeps all of them busy.
@@ -150,6 +152,7 @@ class SearchSettings(Settings):
     tournament_size: int = Field(default=3, ge=1, strict=True)
     crossover_probability: float = Field(default=0.6, ge=0, le=1)
     mutation_probability: float = Field(default=0.8, ge=0, le=1)
+    preselection: int = Field(default=16, ge=1, le=1024, strict=True)
     max_failures: int = Field(default=5, ge=1, strict=True)
     in_flight: int = Field(default=16, ge=1, strict=True)
     racing: bool = True
