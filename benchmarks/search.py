@@ -99,7 +99,8 @@ def run_search(
     """Search until the watch stops it, and return the scales of the best genome, ``(n_layers,)``."""
     space = CurveSpace(problem.n_layers, y_min=0.7, y_max=1.1, max_delta=0.4)
     search = Search(space, settings, seed=seed)
-    with Journal(journal, {"settings": settings.model_dump(), "data": problem.data_hash}) as kept:
+    kind = {"racing": settings.racing, "preselection": settings.preselection, "data": problem.data_hash}
+    with Journal(journal, kind) as kept:
         with contextlib.suppress(Reached):
             drive(search, Evaluator(problem, space, settings, n_candidates=1), kept, watch)
         ok = [record for record in kept if record["status"] == "ok"]
@@ -121,7 +122,9 @@ def reach(arguments: argparse.Namespace) -> None:
     sources: list[str] = []
     for seed in arguments.seeds:
         data = make_data(loaded, seed, arguments.texts, arguments.report_texts)
-        plain_settings = SearchSettings(**BUDGET, generations=arguments.generations, racing=False)
+        plain_settings = SearchSettings(
+            **BUDGET, generations=arguments.generations, racing=False, preselection=1
+        )
         ours_settings = SearchSettings(**BUDGET, generations=4 * arguments.generations)
         plain, start = Watch(), time.perf_counter()
         # Whole rows give the same scores, so the plain loop is run on shared ones, and its rows counted and timed.
