@@ -1,18 +1,21 @@
-"""What racing saves and what it costs, simulated without a model.
+"""What racing and preselection save, simulated without a model.
 
 Run with ``python benchmarks/racing.py``. A made-up task has 12 sources with 5 gold positions each. The score of an
 example is minus a weighted squared distance of the curve to the target of this example, plus an offset that all
 candidates share and a little noise that is fixed for each pair of curve and example. Targets depend on the position,
 and differ from source to source and from example to example by smooth random curves, so that candidates rank
-differently on different examples, and similar candidates similarly. Searches with and without racing are compared on
-the same seeds by the quality of the curve they return, which is its expected score on new examples: the change of it
-after equal evaluations, and after equal numbers of scored examples, with standard errors. The last column is the share
-of the unraced search's examples that were scored until its last fitness was reached.
+differently on different examples, and similar candidates similarly.
+
+Every search is compared with the plain one, without racing and preselection, on the same seeds: by the quality of the
+curve it returns after equal numbers of scored examples, which is its expected score on new examples, and by the share
+of the examples that it needs to reach the last fitness of the plain one. A search that does not reach it counts with
+all the examples it scored.
 """
 
 import argparse
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,18 +71,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A search after equal evaluations, and after equal examples.
+    """A search after as many examples as the settings allow without racing.
 
     Attributes:
-        examples: Examples scored in as many evaluations as the settings allow.
-        quality: Quality of the best curve by then.
-        quality_at_equal_examples: Quality after as many examples as these evaluations take without racing.
+        quality: Quality of the best curve.
         fitness: Examples scored and fitness of the best curve after each generation.
     """
 
-    examples: int
     quality: float
-    quality_at_equal_examples: float
     fitness: tuple[tuple[int, float], ...]
 
     def examples_until(self, fitness: float) -> float:
@@ -110,8 +109,7 @@ def searched(seed: int, spread: float, settings: SearchSettings) -> Outcome:
     task = Task(seed, spread)
     blocks = example_blocks(_SOURCES, _GROUPS, settings.race_block)
     search = Search(space, settings.model_copy(update={"generations": 10_000}), seed=seed)
-    examples = n_evaluations = 0
-    at_equal_evaluations: tuple[int, float] | None = None
+    examples = 0
     fitness = []
     while examples < budget:
         evaluations = []
@@ -122,30 +120,21 @@ def searched(seed: int, spread: float, settings: SearchSettings) -> Outcome:
             evaluations.append(evaluation)
             examples += len(evaluation.scores)
         search.tell(evaluations)
-        n_evaluations += len(evaluations)
         if search.hall_of_fame:
             fitness.append((examples, search.best.fitness.values[0]))
-        if at_equal_evaluations is None and n_evaluations >= settings.max_evaluations:
-            at_equal_evaluations = examples, task.quality(space.decode([search.best])[0])
-    last = task.quality(space.decode([search.best])[0])
-    if at_equal_evaluations is None:
-        at_equal_evaluations = examples, last
-    return Outcome(*at_equal_evaluations, last, tuple(fitness))
+    return Outcome(task.quality(space.decode([search.best])[0]), tuple(fitness))
 
 
-_VARIANTS = (
-    ("best", 0.05, 1),
-    ("best", 0.05, 2),
-    ("best", 0.05, 4),
-    ("best", 0.01, 1),
-    ("best", 0.2, 2),
-    ("median", 0.05, 1),
-    ("median", 0.05, 2),
-    ("median", 0.05, 4),
-    ("median", 0.2, 1),
-    ("worst", 0.05, 2),
+_VARIANTS: tuple[dict[str, Any], ...] = (
+    {"preselection": 1, "race_against": "best", "race_block": 1},
+    {"preselection": 1, "race_against": "median", "race_block": 1},
+    {"preselection": 16, "racing": False},
+    {"preselection": 16, "race_against": "best", "race_block": 1},
+    {"preselection": 16, "race_against": "best", "race_block": 2},
+    {"preselection": 16, "race_against": "median", "race_block": 1},
+    {"preselection": 64, "race_against": "best", "race_block": 1},
 )
-"""The settings that are compared: ``race_against``, ``race_level`` and ``race_block``."""
+"""The settings that are compared with ``racing=False, preselection=1``."""
 
 
 def main() -> None:
@@ -157,36 +146,32 @@ def main() -> None:
     )
     parser.add_argument("--algorithm", default="ga", help="ga or steady-state")
     arguments = parser.parse_args()
-    seeds, spread, base = (
-        range(arguments.seeds),
-        arguments.spread,
-        SearchSettings(algorithm=arguments.algorithm),
-    )
-    unraced = [searched(seed, spread, base.model_copy(update={"racing": False})) for seed in seeds]
-    plain = np.array([outcome.quality for outcome in unraced])
+    seeds, spread = range(arguments.seeds), arguments.spread
+    base = SearchSettings(algorithm=arguments.algorithm)
+    off = base.model_copy(update={"racing": False, "preselection": 1})
+    plain = [searched(seed, spread, off) for seed in seeds]
+    quality = np.array([outcome.quality for outcome in plain])
     print(
-        f"{base.algorithm}, spread {spread}, {len(seeds)} seeds; without racing: quality {plain.mean():.4f} nats"
+        f"{base.algorithm}, spread {spread}, {len(seeds)} seeds; plain search: quality {quality.mean():.4f} nats"
     )
-    print("against  level  block  saved  at equal evaluations  at equal examples  examples", flush=True)
-    for against, level, block in _VARIANTS:
-        changes = {"race_against": against, "race_level": level, "race_block": block}
-        raced = [searched(seed, spread, base.model_copy(update=changes)) for seed in seeds]
-        saved = 1 - np.mean([outcome.examples for outcome in raced]) / (base.max_evaluations * len(_GROUPS))
-        at_equal = [
-            _difference(np.array(quality) - plain)
-            for quality in (
-                [outcome.quality for outcome in raced],
-                [outcome.quality_at_equal_examples for outcome in raced],
-            )
+    print("preselection  racing        quality - plain    share of examples: mean, median, range, reached")
+    for changes in _VARIANTS:
+        outcomes = [searched(seed, spread, base.model_copy(update=changes)) for seed in seeds]
+        gain = np.array([outcome.quality for outcome in outcomes]) - quality
+        targets = [other.fitness[-1][1] for other in plain]
+        shares = [
+            one.examples_until(target) / other.examples_until(target)
+            for one, other, target in zip(outcomes, plain, targets, strict=True)
         ]
-        share = np.mean(
-            [
-                one.examples_until(other.fitness[-1][1]) / other.examples_until(other.fitness[-1][1])
-                for one, other in zip(raced, unraced, strict=True)
-            ]
+        n_reached = sum(one.fitness[-1][1] >= target for one, target in zip(outcomes, targets, strict=True))
+        racing = (
+            "off"
+            if not changes.get("racing", True)
+            else f"{changes['race_against']} / {changes['race_block']}"
         )
         print(
-            f"{against:7s}  {level:<5g}  {block:5d}  {saved:5.1%}  {'  '.join(at_equal)}  {share:5.1%}",
+            f"{changes['preselection']:12d}  {racing:12s}  {_difference(gain)}  {np.mean(shares):.2f}  "
+            f"{np.median(shares):.2f}  [{min(shares):.2f}, {max(shares):.2f}]  {n_reached} of {len(seeds)}",
             flush=True,
         )
 

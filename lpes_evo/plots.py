@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
-_STYLES = {
+STYLES = {
     UNTOUCHED: ("untouched model", _GREY, "s"),
     CONSTANT: ("best single scale", _GREEN, "^"),
     LPES: ("LPES", _BLUE, "o"),
 }
+"""Label, colour and marker of what is compared, the same in every picture."""
 
 
 def plot_convergence(
@@ -29,7 +30,7 @@ def plot_convergence(
     """Draw fitness by evaluation: each evaluation, the best so far, mean and spread of the population.
 
     Args:
-        fitness: Fitness of each evaluation in the order of the journal; ``None`` where it failed.
+        fitness: Fitness of each evaluation in the order of the journal; ``None`` where it failed or was raced out.
         generations: Records of `lpes_evo.search.Search.logbook`.
         unit: Unit of the fitness, for the label of the axis.
 
@@ -37,7 +38,7 @@ def plot_convergence(
         The figure.
     """
     label = "Fitness on the search examples"
-    figure, axes = _figure("Evaluations", f"{label} ({unit})" if unit else label)
+    figure, axes = new_figure("Evaluations", f"{label} ({unit})" if unit else label)
     values = np.array([np.nan if value is None else value for value in fitness])
     numbers = np.arange(1, len(values) + 1)
     axes.plot(numbers, values, ".", color=_GREY, markersize=4, label="one evaluation")
@@ -74,7 +75,7 @@ def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
     Returns:
         The figure.
     """
-    figure, axes = _figure("Layer", "Scale (position divisor)")
+    figure, axes = new_figure("Layer", "Scale (position divisor)")
     points = np.array(genome)
     curve = bernstein(np.linspace(0, 1, 200), len(points)) @ points
     axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
@@ -96,7 +97,7 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
     Returns:
         The figure.
     """
-    figure, axes = _figure("Position of the fact (0 beginning, 1 end)", "Accuracy on held-out examples")
+    figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", "Accuracy on held-out examples")
     shuffles = summary.get("shuffles")
     if shuffles:
         rows = shuffles["positions"]
@@ -108,7 +109,7 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
             label=f"mean of {shuffles['n_shuffles']} shuffles of LPES",
         )
     width = 0.006
-    for shift, (name, (label, color, marker)) in enumerate(_STYLES.items(), start=-1):
+    for shift, (name, (label, color, marker)) in enumerate(STYLES.items(), start=-1):
         if name not in summary["methods"]:
             continue
         method = summary["methods"][name]
@@ -143,7 +144,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def _figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
+def new_figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
     """Return an empty figure in the common style; it belongs to no window system."""
     from matplotlib.figure import Figure
 

@@ -83,7 +83,7 @@ def encode_examples(
     if over_length not in get_args(OverLength):
         raise TaskError(f"Expected over_length to be error or skip, but got {over_length!r}.")
     examples = check_examples(examples)
-    texts = _Texts(tokenizer, chat_template)
+    texts = PromptTexts(tokenizer, chat_template)
     kept, rows, skipped = [], [], []
     for example, row in zip(examples, texts.encode(examples), strict=True):
         length = len(row.prompt_ids) + len(row.answer_ids)
@@ -106,25 +106,33 @@ def encode_examples(
     return Encoding(tuple(kept), tuple(rows), tuple(skipped))
 
 
-class _Texts:
-    """Writes examples as text and splits the ids of the text at the answer."""
+class PromptTexts:
+    """Writes examples as text and splits the ids of the text at the answer.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+        chat_template: Whether its chat template is used where it has one.
+
+    Attributes:
+        front: Special tokens before a text that no template writes.
+    """
 
     def __init__(self, tokenizer: Any, chat_template: bool) -> None:
         self._tokenizer = tokenizer
         self._is_chat = chat_template and bool(getattr(tokenizer, "chat_template", None))
-        self._front: list[int] = [] if self._is_chat else _front_ids(tokenizer)
+        self.front: list[int] = [] if self._is_chat else _front_ids(tokenizer)
         self._glue = self._template_glue() if self._is_chat else " "
 
     def encode(self, examples: Sequence[Example]) -> list[EncodedExample]:
         """Return the ids of each example, refusing empty answers and unknown words."""
-        befores = [self._before(example) for example in examples]
+        befores = [self.before(example) for example in examples]
         wholes = [before + example.answer for before, example in zip(befores, examples, strict=True)]
         rows = []
         for example, before, whole in zip(examples, self._ids(befores), self._ids(wholes), strict=True):
             boundary = 0
             while boundary < min(len(before), len(whole)) and before[boundary] == whole[boundary]:
                 boundary += 1
-            prompt, answer = self._front + whole[:boundary], whole[boundary:]
+            prompt, answer = self.front + whole[:boundary], whole[boundary:]
             if not answer or not prompt:
                 raise TaskError(
                     f"Expected a prompt and an answer of at least one token each, but example "
@@ -134,7 +142,8 @@ class _Texts:
             rows.append(EncodedExample(example.id, tuple(prompt), tuple(answer)))
         return rows
 
-    def _before(self, example: Example) -> str:
+    def before(self, example: Example) -> str:
+        """Return the text up to the answer of an example."""
         if not self._is_chat:
             parts = [example.prompt, example.answer_prefix] if example.answer_prefix else [example.prompt]
             return _join("\n".join(parts), " ", example.answer)

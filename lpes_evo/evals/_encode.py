@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from lpes_evo.evals._task import EvalExample
 from lpes_evo.problems import EncodedExample, Example
-from lpes_evo.problems._encode import _Texts
+from lpes_evo.problems._encode import PromptTexts
 
 OverLength = Literal["error", "skip", "cut"]
 """What happens to an example that is too long for the window: the run is refused, the example is left out and counted,
@@ -95,10 +95,10 @@ class PromptEncoder:
         """
         if mode == "likelihood":
             return self._encode_text(example)
-        texts = _Texts(self.tokenizer, self.chat_template)
+        texts = PromptTexts(self.tokenizer, self.chat_template)
         # An answer that is a space leaves the text before it as it is.
         answer = example.answers[0] if mode == "teacher forcing" else " "
-        before = texts._before(Example(example.id, 0.0, example.prompt, answer, "", example.answer_prefix))
+        before = texts.before(Example(example.id, 0.0, example.prompt, answer, "", example.answer_prefix))
         ids, offsets = self._tokenize(before)
         answer_ids: list[int] = []
         n_answer = example.max_new_tokens
@@ -107,7 +107,7 @@ class PromptEncoder:
             boundary = _n_common(ids, whole)
             ids, offsets, answer_ids = ids[:boundary], offsets[:boundary], whole[boundary:]
             n_answer = len(answer_ids)
-        front = texts._front
+        front = texts.front
         excess = len(front) + len(ids) + n_answer - self.max_length
         n_unknown = self._n_unknown(ids)
         gold_lost, n_cut, refusal = False, 0, None
@@ -178,7 +178,7 @@ class PromptEncoder:
 
     def _encode_text(self, example: EvalExample) -> EncodedPrompt:
         """Encode a text whose likelihood is taken; without a prompt, in as many windows as it needs."""
-        front = list(_Texts(self.tokenizer, chat_template=False)._front)
+        front = list(PromptTexts(self.tokenizer, chat_template=False).front)
         text = example.answers[0]
         ids = self._tokenize(example.prompt + text)[0]
         n_given = _n_common(self._tokenize(example.prompt)[0], ids) if example.prompt else 0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lpes_evo.evals._results import TaskResult
-from lpes_evo.plots import _STYLES, _figure
+from lpes_evo.plots import STYLES, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,11 +30,11 @@ def plot_task_positions(task: TaskResult) -> "Figure":
     Returns:
         The figure.
     """
-    figure, axes = _figure("Position of the fact (0 beginning, 1 end)", f"{task.name}: {task.metric}")
+    figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", f"{task.name}: {task.metric}")
     width = 0.006
     more = iter(_MORE * (len(task.arms) // len(_MORE) + 1))
     for shift, (name, arm) in enumerate(task.arms.items()):
-        label, color, marker = _STYLES.get(name) or (name, *next(more))
+        label, color, marker = STYLES.get(name) or (name, *next(more))
         score = np.array([row.score for row in arm.positions])
         reach = [score - [row.low for row in arm.positions], [row.high for row in arm.positions] - score]
         axes.errorbar(

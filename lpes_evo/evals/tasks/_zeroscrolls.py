@@ -163,8 +163,6 @@ class ZeroScrollsTask(EvalTask):
             source=f"zeroscrolls/{self._variant}/{document}",
             cut=cut,
             max_new_tokens=self._max_new_tokens,
-            # The files misspell the name of the field.
-            details={"cut_mark": first.text("truncation_seperator")},
         )
 
     def _reference(self, record: Record) -> str:
