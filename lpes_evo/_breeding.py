@@ -50,8 +50,12 @@ class Breeder:
         identity = [init_identity(space, weights=weights)] if space.contains_identity else []
         constants = init_constants(space, settings.n_constants, weights=weights)
         given = [BezierGenome(genome, weights) for genome in initial]
-        # What the first population begins with.
         self._starting_points = self._distinct([*identity, *constants, *given])
+
+    @property
+    def n_starting_points(self) -> int:
+        """Genomes that the first population begins with: identity, constants and the caller's own."""
+        return len(self._starting_points)
 
     def first_population(self) -> list[BezierGenome]:
         """Return the starting points, then half quasi-random, half random curves; distinct where there are enough."""

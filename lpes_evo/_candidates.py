@@ -74,6 +74,7 @@ class CandidateLine:
         self._line: deque[Candidate] = deque()
         self._queue: deque[Candidate] = deque()
         self._row: list[Candidate] = []
+        self._unselected: list[Candidate] = []
         self._n_made = 0
         self._n_idle = 0
         self.evaluations: dict[bytes, Evaluation] = {}
@@ -86,9 +87,14 @@ class CandidateLine:
         self._advance()
 
     def open_generation(self) -> int:
-        """Make and queue the next generation; return its number."""
+        """Make and queue the next generation; return its number.
+
+        With racing, the first one comes in two parts, so that all but the starting points can be raced.
+        """
         number = self._generation_of(self._n_made)
-        size = self._settings.offspring_size if number else len(self._first)
+        size = self._settings.offspring_size if number else len(self._first) - self._n_made
+        if self._settings.racing and not self._n_made:
+            size = self._breeder.n_starting_points
         with isolated_random(self._seed, "generation", number):
             made = [self._make() for _ in range(size)]
         self._queue.extend(candidate for candidate in made if candidate.is_new)
@@ -128,8 +134,7 @@ class CandidateLine:
             guide = self._evidence.surrogate() if self._evidence is not None else None
             genome, curve = self._breeder.offspring(self.survivors.population, self._known, guide)
         generation = self._generation_of(number)
-        reference = self._scores_to_beat() if generation else None
-        candidate = Candidate(genome, curve, curve not in self._known, generation, reference)
+        candidate = Candidate(genome, curve, curve not in self._known, generation, self._scores_to_beat())
         self._n_idle = 0 if candidate.is_new else self._n_idle + 1
         self._known.add(curve)
         self._n_made += 1
@@ -141,7 +146,9 @@ class CandidateLine:
         while True:
             if self._is_steady:
                 self._fill_window()
-            if self._row and not (self._line and self._line[0].generation == self._row[0].generation):
+            if not self._line and not self._is_steady:
+                self._select()
+            if self._row and self._generation_ahead() > self._row[0].generation:
                 self._close_row()
             if not self._line or self._line[0].curve not in self.evaluations:
                 return
@@ -152,8 +159,20 @@ class CandidateLine:
             if candidate.is_new and self._evidence is not None:
                 self._evidence.add(candidate.curve, evaluation, candidate.reference)
             self._row.append(candidate)
+            self._unselected.append(candidate)
             if self._is_steady:
-                self.survivors.select(_successful([candidate]))
+                self._select()
+
+    def _generation_ahead(self) -> float:
+        """Return the generation of the first candidate that is not told yet, made or not; infinite at the end."""
+        if self._line:
+            return self._line[0].generation
+        return self._generation_of(self._n_made) if self._end() is None else float("inf")
+
+    def _select(self) -> None:
+        """Let the best of what was told since the last selection survive."""
+        self.survivors.select(_successful(self._unselected))
+        self._unselected = []
 
     def _fill_window(self) -> None:
         """Make the candidates that may be in flight together with the oldest one in the line."""
@@ -184,9 +203,7 @@ class CandidateLine:
         return self.evaluations[ranked(parents, self._settings.race_against)].scores or None
 
     def _close_row(self) -> None:
-        """End a generation: select, where that is not done one by one, and add it to the logbook."""
-        if not self._is_steady:
-            self.survivors.select(_successful(self._row))
+        """End a generation and add it to the logbook."""
         new = [self.evaluations[candidate.curve] for candidate in self._row if candidate.is_new]
         self.logbook.record(
             generation=self._row[0].generation,

@@ -81,8 +81,9 @@ class Search:
     def ask(self, n: int | None = None) -> list[BezierGenome]:
         """Return genomes to evaluate next, none of which was asked for before.
 
-        A generational search returns the whole generation: an empty list when all of it is already known. A
-        steady-state search returns what its window allows: an empty list when it is full. The genomes of one call share
+        A generational search returns the whole generation: an empty list when all of it is already known. With
+        ``settings.racing`` the initial population comes in two parts: first identity, constants and the caller's own
+        genomes, then the rest, which is raced against them. A steady-state search returns what its window allows: an empty list when it is full. The genomes of one call share
         one `reference`, so call again while `can_ask`.
 
         Args:
@@ -129,8 +130,8 @@ class Search:
         were made. They depend on nothing but what was told, so racing leaves the search deterministic.
 
         Returns:
-            One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: in the
-            initial population, or without ``settings.racing``.
+            One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
+            anything is known, or without ``settings.racing``.
         """
         return self._reference
 

@@ -165,7 +165,7 @@ def test_a_generation_may_be_told_in_parts_and_is_selected_when_it_is_complete()
         whole.tell([troubled(genome) for genome in whole.ask()])
     assert run(parts, troubled, 3)
     assert history(parts) == history(whole)
-    search = Search(SPACE, GENERATIONAL)
+    search = Search(SPACE, GENERATIONAL.model_copy(update={"racing": False}))
     genomes = search.ask(1)
     assert len(genomes) == GENERATIONAL.population_size
     search.tell([scored(genome) for genome in genomes[:-1]])
@@ -212,8 +212,24 @@ def test_the_reference_is_the_scores_of_the_parent_at_the_chosen_rank(against, r
     genomes = search.ask()
     assert search.reference() is None
     search.tell([scored(genome) for genome in genomes])
+    search.tell([scored(genome) for genome in search.ask()])
     search.ask()
     assert search.reference() == scored(search.population[rank]).scores
+
+
+def test_with_racing_the_starting_points_come_first_so_that_the_rest_of_the_population_is_raced():
+    search = Search(SPACE, GENERATIONAL)
+    first = search.ask()
+    assert search.reference() is None
+    assert all(len({y for _, y in genome}) == 1 for genome in first)
+    search.tell([scored(genome) for genome in first])
+    assert len(search.logbook) == 0
+    rest = search.ask()
+    assert search.generation == 0
+    assert search.reference() == max((scored(genome) for genome in first), key=lambda one: one.values).scores
+    assert len(first) + len(rest) == GENERATIONAL.population_size
+    search.tell([scored(genome) for genome in rest])
+    assert [record["evaluations"] for record in search.logbook] == [GENERATIONAL.population_size]
 
 
 def test_the_genomes_of_one_steady_state_ask_share_a_reference_made_when_they_were():
@@ -225,9 +241,8 @@ def test_the_genomes_of_one_steady_state_ask_share_a_reference_made_when_they_we
             given += new
             references += [search.reference()] * len(new)
         search.tell([scored(given[len(search.evaluations())])])
-    n_first = SETTINGS.population_size
-    assert references[:n_first] == [None] * n_first
-    for number in range(n_first, len(references)):
+    assert references[: SETTINGS.in_flight] == [None] * SETTINGS.in_flight
+    for number in range(SETTINGS.in_flight, len(references)):
         told = [scored(genome) for genome in given[: number - SETTINGS.in_flight + 1]]
         assert references[number] == max(told, key=lambda evaluation: evaluation.values).scores
 
