@@ -68,7 +68,7 @@ class RayPool(SlotPool):
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self._device, n_workers, n_threads = _shares(nodes, devices, n_cpu_actors)
             super().__init__(
-                [f"a {self._device.partition(':')[0]} of the cluster"] * n_workers,
+                ["a CPU of the cluster" if self._device == "cpu" else "a GPU of the cluster"] * n_workers,
                 work_limit=work_limit,
                 silence_limit=silence_limit,
                 on_event=on_event,
@@ -128,11 +128,13 @@ class RayPool(SlotPool):
         if now - self._placed_at > self._patience:
             raise EvaluationError(
                 f"Expected the Ray cluster to have room for a worker, but for {self._patience:g} s it had none for "
-                f"any of {self.n_workers}. Free its {self._device.partition(':')[0]}s, or add a machine."
+                f"any of {self.n_workers}. End what else uses it, or add a machine."
             )
         for slot, worker in workers:
             if worker.is_waiting_long(now):
-                self.on_event(f"{slot.name} waits until the cluster has room for it")
+                self.on_event(
+                    f"{slot.name} has waited {_TELL_AFTER_SECONDS:g} s for its place, and goes on waiting"
+                )
 
 
 class _RayWorker:

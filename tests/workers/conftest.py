@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,21 @@ def ray_cluster() -> Iterator[Any]:
 MakePool = Callable[..., Pool]
 
 
-@pytest.fixture(scope="session", params=["local", "processes", "ray"])
-def make_pool(request: pytest.FixtureRequest) -> MakePool:
+@pytest.fixture(scope="module", params=["local", "processes", "ray"])
+def make_pool(request: pytest.FixtureRequest) -> Iterator[MakePool]:
     """Makes pools of each kind, of two workers where there are workers."""
     if request.param == "local":
-        return lambda spec=None, **_: LocalPool(spec)
-    if request.param == "processes":
-        return lambda spec=None, **rest: DevicePool("cpu:2", spec, **rest)
-    cluster = request.getfixturevalue("ray_cluster")
-    return lambda spec=None, **rest: RayPool(cluster.address, spec, "cpu:2", **rest)
+        yield LocalPool
+    elif request.param == "processes":
+        yield partial(DevicePool, "cpu:2")
+    else:
+        cluster = request.getfixturevalue("ray_cluster")
+        import ray
+
+        # Pools leave this connection open, which saves each its own.
+        ray.init(address=cluster.address, log_to_driver=False)
+        yield partial(RayPool, cluster.address, devices="cpu:2")
+        ray.shutdown()
 
 
 @pytest.fixture
