@@ -83,8 +83,8 @@ class Search:
 
         A generational search returns the whole generation: an empty list when all of it is already known. With
         ``settings.racing`` the initial population comes in two parts: first identity, constants and the caller's own
-        genomes, then the rest, which is raced against them. A steady-state search returns what its window allows: an empty list when it is full. The genomes of one call share
-        one `reference`, so call again while `can_ask`.
+        genomes, then the rest, which is raced against them. A steady-state search returns what its window allows: an
+        empty list when it is full. The genomes of one call share one `reference`, so call again while `can_ask`.
 
         Args:
             n: The most genomes that a steady-state search returns; generations are not divided.
