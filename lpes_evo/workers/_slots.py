@@ -239,8 +239,9 @@ class SlotPool(Pool):
         failure = message.failure
         if failure is None:
             slot.n_done += 1
-            self._n_seen += 1
-            self._longest = max(self._longest, message.seconds)
+            if job.limited:
+                self._n_seen += 1
+                self._longest = max(self._longest, message.seconds)
         self._settle(job, slot, message.seconds, message.value, failure)
         # What the tries before have left in the worker may be the cause: the last one is made without it.
         if (
