@@ -1,8 +1,10 @@
 """What the tests of pools share: tries that are counted across processes, a cluster, and watched processes."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,16 +50,45 @@ def tries(tmp_path: Path) -> Tries:
     return Tries(add, processes)
 
 
+def machine_of_ray() -> dict[str, int]:
+    """Describe a machine of two CPUs and a GPU that it pretends to have.
+
+    Ray gives its helpers 15 s to choose ports by themselves, which is too little on a busy machine.
+    """
+    helpers = (
+        "metrics_agent_port",
+        "metrics_export_port",
+        "dashboard_agent_listen_port",
+        "runtime_env_agent_port",
+    )
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in helpers]
+        for one in sockets:
+            one.bind(("", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    return {"num_cpus": 2, "num_gpus": 1, **dict(zip(helpers, ports, strict=True))}
+
+
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
-    """A cluster of two machines with two CPUs and a pretended GPU each, which this process is no part of yet."""
+def add_machine() -> Callable[[Any], None]:
+    """Adds a machine to a cluster."""
+    return lambda cluster: cluster.add_node(**machine_of_ray())
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
+    """A cluster of two machines, which this process is no part of yet."""
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 1})
-    cluster.add_node(num_cpus=2, num_gpus=1)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_agent_register_timeout_ms", "120000")
+        cluster = Cluster(
+            initialize_head=True, head_node_args=machine_of_ray() | {"include_dashboard": False}
+        )
+        add_machine(cluster)
+        yield cluster
+        cluster.shutdown()
 
 
 MakePool = Callable[..., Pool]

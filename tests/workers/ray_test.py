@@ -65,7 +65,7 @@ def test_workers_without_a_gpu_see_none_and_share_the_cores(ray_cluster):
         assert pool.call(lambda target: target) == ("cpu", "", "2")
 
 
-def test_nothing_is_lost_with_a_machine_that_is_lost(ray_cluster, events, tries):
+def test_nothing_is_lost_with_a_machine_that_is_lost(ray_cluster, add_machine, events, tries):
     note = tries.add
 
     def evaluate(_target, item):
@@ -99,7 +99,7 @@ def test_nothing_is_lost_with_a_machine_that_is_lost(ray_cluster, events, tries)
             r"worker [01] on cuda:0 of .* is gone: The actor .*; another is started in its", events[0]
         )
         # A new machine takes the place of the lost one.
-        ray_cluster.add_node(num_cpus=2, num_gpus=1)
+        add_machine(ray_cluster)
         for _ in range(300):
             if len({node for _, node in pool.map(evaluate, range(2))}) == 2:
                 break
