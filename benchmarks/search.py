@@ -132,7 +132,7 @@ def reach(arguments: argparse.Namespace) -> None:
             data.search, plain_settings, seed, plain, arguments.output / f"plain-{seed}.jsonl"
         )
         target = max(plain.fitness)
-        whole_seconds = np.median([timed(partial(data.whole.score, plain_scales)) for _ in range(2)])
+        whole_seconds = timed(partial(data.whole.score, plain_scales))
         ours = Watch(target, budget=sum(plain.tokens))
         ours_scales = run_search(
             data.search, ours_settings, seed, ours, arguments.output / f"ours-{seed}.jsonl"

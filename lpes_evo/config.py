@@ -156,7 +156,7 @@ class SearchSettings(Settings):
     max_failures: int = Field(default=5, ge=1, strict=True)
     in_flight: int = Field(default=16, ge=1, strict=True)
     racing: bool = True
-    race_level: float = Field(default=0.05, gt=0, lt=0.5)
+    race_level: float = Field(default=0.01, gt=0, lt=0.5)
     race_block: int = Field(default=1, ge=1, strict=True)
     race_against: Literal["best", "median", "worst"] = "best"
 
