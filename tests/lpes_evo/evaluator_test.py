@@ -28,7 +28,7 @@ from lpes_evo.workers import LocalPool, Usage
 from tests.conftest import build_llama
 
 N_TEXTS = 8
-SETTINGS = SearchSettings(race_block=2)
+SETTINGS = SearchSettings(race_block=2, race_level=0.05)
 PLAIN = SearchSettings(racing=False)
 SPACE = CurveSpace(N_LAYERS, y_min=0.5, y_max=1.5, y_step=0.05, max_delta=0.5)
 
