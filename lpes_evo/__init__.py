@@ -10,8 +10,9 @@ transformers nor matplotlib:
 * `lpes_evo.problems`: tasks, scores and fitness.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lpes_evo._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lpes_evo.config import RunConfig, SearchSettings, load_config
@@ -46,7 +47,7 @@ __all__ = [
     "run_search",
 ]
 
-_HOMES = {
+_MODULES = {
     "Evaluation": "evaluation",
     "Evaluator": "evaluator",
     "Journal": "journal",
@@ -65,15 +66,4 @@ _HOMES = {
     "run_search": "run",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its home when it is first used (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"lpes_evo.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

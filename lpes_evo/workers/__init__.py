@@ -6,8 +6,9 @@ All pools have one interface: `submit` and `wait`, `call`, and `map`, which take
 toolbox.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lpes_evo._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lpes_evo.workers._devices import Device, parse_devices
@@ -44,14 +45,4 @@ _MODULES = {
     "parse_devices": "_devices",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -3,8 +3,9 @@
 Names are loaded on first use, so that importing this package loads neither lm-eval nor torch nor transformers.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lpes_evo._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lpes_evo.evals.harness._model import LpesLM
@@ -23,15 +24,4 @@ _MODULES = {
     "run_harness": "_run",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module when it is first used (PEP 562)."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -3,8 +3,9 @@
 Names are loaded on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lpes_evo._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lpes_evo.evals.metrics._choice import letter_accuracy, option_letter
@@ -68,14 +69,4 @@ _MODULES = {
     "truth_word": "_exact",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
