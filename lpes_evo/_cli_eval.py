@@ -151,7 +151,7 @@ def evaluate(
                 "Expected a model and --tasks, such as: lpes-evo eval tiny --tasks recall. Or --resume FOLDER to go on "
                 "with an evaluation."
             )
-        config = EvalConfig(**given, model=given_model)
+        config = EvalConfig(**(given | {"model": given_model}))
         name = f"eval-{Path(model).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = EvalFolder(output or Path("runs") / name)
         folder.create(config)

@@ -145,7 +145,7 @@ class PromptEncoder:
             self.tokenizer.pad_token_id,
             self.tokenizer.bos_token_id,
         )
-        return list(ids).count(unknown) if is_special else 0
+        return sum(token == unknown for token in ids) if is_special else 0
 
     def _gap(
         self, example: EvalExample, before: str, offsets: list[tuple[int, int]], excess: int

@@ -72,7 +72,8 @@ def _ways_of_deap() -> Iterator[None]:
 def _save_created(pickler: Any, created: Any) -> None:
     # By itself dill names a class made by creator.create, and a worker has none of that name; this is how DEAP pickles
     # it. Results still name it, since the process of the pool has it.
-    pickler.save_reduce(*type(created).__reduce__(created), obj=created)
+    kind: Any = type(created)
+    pickler.save_reduce(*kind.__reduce__(created), obj=created)
 
 
 def _save_partial(pickler: Any, partial: Any) -> None:

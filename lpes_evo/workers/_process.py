@@ -109,10 +109,10 @@ class DevicePool(SlotPool):
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._looked = time.monotonic()
             for slot in self._slots:
-                worker = slot.worker
-                if isinstance(worker, _ProcessWorker) and not worker.is_alive():
-                    for message in [*worker.receive(), worker.gone()]:
-                        yield worker, message
+                watched = slot.worker
+                if isinstance(watched, _ProcessWorker) and not watched.is_alive():
+                    for message in [*watched.receive(), watched.gone()]:
+                        yield watched, message
 
 
 class _ProcessWorker:
@@ -197,7 +197,7 @@ def _without_interrupts() -> Iterator[None]:
 def _without_script() -> Iterator[None]:
     """Keep a process that starts from running the script of this one, which multiprocess finds by these names."""
     script = vars(sys.modules["__main__"])
-    before = {name: script[name] for name in ("__file__", "__spec__") if name in script}
+    before: dict[str, Any] = {name: script[name] for name in ("__file__", "__spec__") if name in script}
     script.pop("__file__", None)
     script["__spec__"] = None
     try:
