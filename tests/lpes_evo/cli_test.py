@@ -79,6 +79,13 @@ def keys(run, name="journal.jsonl"):
     return [json.loads(line).get("key") for line in (run / name).read_text().splitlines()[1:]]
 
 
+def records(run, name="journal.jsonl"):
+    """Return what a journal holds, whatever the order in which workers finished, and without times."""
+    found = [json.loads(line) | {"seconds": 0} for line in (run / name).read_text().splitlines()]
+    assert len({record.get("key") for record in found}) == len(found)
+    return sorted(found, key=lambda record: record.get("key", ""))
+
+
 def test_a_run_leaves_its_products_and_ends_by_naming_them(finished):
     run, result = finished
     assert {path.name for path in run.iterdir() if not path.name.startswith(".")} == PRODUCTS
@@ -92,6 +99,21 @@ def test_a_run_leaves_its_products_and_ends_by_naming_them(finished):
     assert report["methods"]["lpes"]["n"] == 30
     assert report["shuffles"]["n_shuffles"] == 3
     assert report["methods"]["untouched"]["scales"] == [1.0] * len(report["methods"]["lpes"]["scales"])
+
+
+def test_show_says_which_scores_come_from_smaller_batches(finished, tmp_path):
+    run, result = finished
+    assert "smaller batches" not in result.stdout
+    for name in ("config.yaml", "scales.json", "report.json"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    report = json.loads((run / "report.json").read_text())
+    assert report["smaller_batches"] == {"n_candidates": 0, "best": False, "methods": []}
+    report["smaller_batches"] = {"n_candidates": 2, "best": True, "methods": ["lpes"]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    shown = lpes_evo("show", tmp_path, cwd=tmp_path, check=0).stdout
+    assert (
+        "Warning: 2 candidates, the best among them and the held-out examples of lpes were scored in" in shown
+    )
 
 
 def test_show_prints_the_result_of_a_run(finished):
@@ -130,8 +152,8 @@ def test_a_search_killed_at_any_moment_resumes_to_the_same_bytes_and_repeats_not
     assert contents(folder) == contents(run)
     after = keys(folder)
     assert after[: len(before)] == before
-    assert after == keys(run)
-    assert keys(folder, "report.jsonl") == keys(run, "report.jsonl")
+    assert records(folder) == records(run)
+    assert records(folder, "report.jsonl") == records(run, "report.jsonl")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -147,7 +169,7 @@ def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, num
     assert "Traceback" not in errors
     lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
     assert contents(folder) == contents(run)
-    assert keys(folder) == keys(run)
+    assert records(folder) == records(run)
 
 
 def test_a_stop_while_the_model_is_loaded_leaves_a_folder_that_can_be_resumed(finished):
@@ -183,11 +205,23 @@ def test_a_finished_run_resumes_to_itself_without_an_evaluation(finished):
     assert contents(run) == before
 
 
-def test_estimate_predicts_a_run(tmp_path):
-    result = lpes_evo("estimate", *SMALL, cwd=tmp_path, check=0)
-    assert "at most 26 evaluations" in result.stdout
+@pytest.mark.parametrize(("devices", "n_workers"), [("cpu", 1), ("cpu:2", 2)])
+def test_estimate_predicts_a_run(tmp_path, devices, n_workers):
+    result = lpes_evo("estimate", *SMALL[:-1], devices, cwd=tmp_path, check=0)
+    assert f"at most 26 full evaluations, {n_workers} at a time" in result.stdout
     assert "total" in result.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("devices", ["cpu:2", "in-process"])
+def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
+    run, _ = finished
+    folder = run.parent / devices
+    result = lpes_evo("search", *SMALL[:-1], devices, "--output", folder, cwd=run.parent, check=0)
+    assert contents(folder) == contents(run)
+    assert records(folder) == records(run)
+    assert records(folder, "report.jsonl") == records(run, "report.jsonl")
+    assert result.stdout.count("was busy") == (2 if devices == "cpu:2" else 1)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +237,12 @@ def test_estimate_predicts_a_run(tmp_path):
         (["search", "--resume", "missing"], "Expected a run folder with config.yaml"),
         (["search", "--resume", "x", "--seed", "1"], "Expected --resume alone"),
         (["search", "--devices", "warp:0"], "warp:0"),
+        (["search", "--devices", "cpu:0"], "cpu:2 (two CPU workers), but got 'cpu:0'"),
+        (["search", "--devices", "cpu", "--evaluation-limit", "0"], "positive seconds for work, but got 0.0"),
+        (
+            ["search", "--devices", "cpu", "--evaluation-limit", "nan"],
+            "positive seconds for work, but got nan",
+        ),
         (["search", "--seed", "one"], "--seed"),
         (["search", "--task", "needle", "--model", "tiny"], "words that the model's tokenizer knows"),
         (["search", "--set", "task.options={n_pairs: 5000}"], "5000"),

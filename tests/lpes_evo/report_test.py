@@ -5,11 +5,20 @@ import pytest
 from matplotlib.figure import Figure
 
 from lpes_evo.errors import JournalError
+from lpes_evo.evaluation import Evaluation
 from lpes_evo.journal import Journal
 from lpes_evo.operators import CurveSpace, init_identity
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import AnswerScores, wilson_interval
-from lpes_evo.report import candidates, load_report, measure, save_report, summarise
+from lpes_evo.report import (
+    candidates,
+    load_report,
+    measure,
+    save_report,
+    smaller_batches,
+    summarise,
+    warnings_of,
+)
 from lpes_evo.workers import LocalPool
 
 LPES = np.array([0.8, 0.9, 1.0, 1.1])
@@ -111,6 +120,43 @@ def test_the_summary_counts_by_position_and_overall(tmp_path):
     assert load_report(tmp_path / "report.json") == json.loads(json.dumps(summary))
 
 
+def test_scores_from_smaller_batches_are_counted_and_told(tmp_path):
+    def evaluation(value, halvings):
+        return Evaluation((value,), (value,), 0.0, halvings=halvings)
+
+    failed = Evaluation((), (), 0.0, "failed", "no memory", halvings=3)
+    with Journal(tmp_path / "report.jsonl", {}) as journal:
+        journal.append("untouched", {"halvings": 2})
+        journal.append("lpes", {})
+        found = smaller_batches([evaluation(-2.0, 1), evaluation(-1.0, 0), failed], journal)
+        assert found == {"n_candidates": 2, "best": False, "methods": ["untouched"]}
+        (line,) = warnings_of({"smaller_batches": found})
+        assert "Warning: 2 candidates and the held-out examples of untouched were scored in smaller" in line
+        assert smaller_batches([evaluation(-2.0, 0), evaluation(-1.0, 1)], journal)["best"]
+    assert (
+        warnings_of({}) == warnings_of({"smaller_batches": found | {"n_candidates": 0, "methods": []}}) == []
+    )
+
+
+def test_a_vector_that_needs_smaller_batches_is_marked_in_the_journal(tmp_path):
+    class Hungry(Fake):
+        def evaluate(self, scales):
+            if scales[0] == 0.9:
+                raise MemoryError
+            return super().evaluate(scales)
+
+        def smaller(self):
+            return Fake()
+
+    vectors = candidates(LPES, 0.9, n_shuffles=0, seed=3)
+    with Journal(tmp_path / "report.jsonl", {}) as journal:
+        scores = dict(measure(LocalPool(lambda _device: Hungry()), vectors, 6, journal))
+        assert [record["key"] for record in journal if record.get("halvings") == 1] == ["constant"]
+        assert [record["key"] for record in journal] == ["untouched", "constant", "lpes"]
+    expected = Fake().evaluate(vectors["constant"])
+    assert (scores["constant"].correct == expected.correct).all()
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -120,6 +166,8 @@ def test_the_summary_counts_by_position_and_overall(tmp_path):
         lambda summary: summary["methods"]["lpes"]["positions"].pop(),
         lambda summary: summary["methods"]["lpes"]["positions"][0].update(accuracy="high"),
         lambda summary: summary["shuffles"].pop("positions"),
+        lambda summary: summary.update(smaller_batches={"n_candidates": "2", "best": True, "methods": []}),
+        lambda summary: summary.update(smaller_batches={"n_candidates": 2, "best": True}),
     ],
 )
 def test_an_edited_report_is_refused(tmp_path, edit):

@@ -1,15 +1,12 @@
 import random
-import re
-import zlib
 
 import numpy as np
 import pytest
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import ConfigError, CurveError, EvaluationError, SearchOrderError
+from lpes_evo.errors import ConfigError, CurveError, SearchOrderError
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.evaluator import Evaluator
-from lpes_evo.journal import Journal
 from lpes_evo.loop import drive
 from lpes_evo.operators import BezierGenome, CurveSpace, init_identity
 from lpes_evo.problems import Problem, aggregate
@@ -45,10 +42,10 @@ def evaluate(genome, curves, problem, how):
     return Evaluation(aggregate(scores, problem.groups, how), tuple(scores.tolist()), 0.0)
 
 
-def searched(settings=SETTINGS, seed=0, problem=None, n_objectives=1, journal=None, curves=None):
+def searched(settings=SETTINGS, seed=0, problem=None, n_objectives=1, curves=None):
     search = Search(curves or space(), settings, seed=seed, n_objectives=n_objectives)
     problem = problem or Target()
-    drive(search, Evaluator(problem, search.space, settings), journal)
+    drive(search, Evaluator(problem, search.space, settings))
     return search
 
 
@@ -122,102 +119,6 @@ def test_nsga2_keeps_a_front_on_which_nothing_is_dominated():
     assert len(front) > 1
     assert not any(a.fitness.dominates(b.fitness) for a in front for b in front)
     assert np.mean(search.best.fitness.values) == max(np.mean(genome.fitness.values) for genome in front)
-
-
-def test_a_used_up_grid_ends_the_search_after_each_curve_was_evaluated_once():
-    tiny = CurveSpace(1, 2, y_min=0.8, y_max=1.2, y_step=0.1, max_delta=0.1)
-    problem = Target()
-    problem.n_layers, problem.targets = 1, np.ones((3, 1))
-    settings = SearchSettings(population_size=8, offspring_size=8, generations=10, n_constants=3)
-    search = searched(settings, problem=problem, curves=tiny)
-    assert len(search.evaluations()) <= tiny.n_curves
-    assert sum(record["evaluations"] for record in search.logbook) == len(search.evaluations())
-    assert (
-        "curves of the space are evaluated" in search.stop() or sum(r["cached"] for r in search.logbook) > 0
-    )
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1j, "raise", "shape"])
-def test_a_failed_evaluation_is_recorded_and_never_selected(bad):
-    class Faulty(Target):
-        def score(self, scales, example_ids=None):
-            scores = super().score(scales)
-            if zlib.crc32(scales.tobytes()) % 4 == 0:
-                if bad == "raise":
-                    raise RuntimeError("out of luck")
-                return np.ones(2) if bad == "shape" else np.array([bad, *scores[1:]])
-            return scores
-
-    search = searched(problem=Faulty())
-    failed = [evaluation for evaluation in search.evaluations() if evaluation.status == "failed"]
-    assert failed
-    expected = {"raise": "Traceback", "shape": "shape"}.get(
-        bad, "Expected finite real scores|Expected real scores"
-    )
-    assert all(re.search(expected, evaluation.error) for evaluation in failed)
-    assert sum(record["failed"] for record in search.logbook) == len(failed)
-    assert all(genome.fitness.valid for genome in [*search.population, *search.hall_of_fame])
-    assert np.isfinite([genome.fitness.values for genome in search.population]).all()
-
-
-class Broken(Target):
-    """Fails from its fourth call on while ``broken`` is true."""
-
-    broken = True
-
-    def score(self, scales, example_ids=None):
-        scores = super().score(scales)
-        if self.broken and len(self.calls) > 3:
-            raise RuntimeError("the disk is gone")
-        return scores
-
-
-def test_failures_in_a_row_stop_the_run_with_one_line_and_a_mended_run_goes_on_from_there(tmp_path):
-    message = r"5 in a row failed, the last with: RuntimeError: the disk is gone\. .* --resume"
-    with Journal(tmp_path / "journal.jsonl", {}) as journal:
-        with pytest.raises(EvaluationError, match=message):
-            searched(problem=Broken(), journal=journal)
-        assert len(journal) == 3 + 5
-        assert sum("Traceback" in record.get("error", "") for record in journal) == 5
-    mended = Broken()
-    mended.broken = False
-    with Journal(tmp_path / "journal.jsonl", {}) as journal:
-        search = searched(problem=mended, journal=journal)
-    straight = Target()
-    assert result(search) == result(searched(problem=straight))
-    assert mended.calls == straight.calls[3:]
-
-
-def test_a_first_generation_without_a_success_stops_the_run():
-    problem = Broken()
-    problem.calls = [None] * 3
-    settings = SETTINGS.model_copy(update={"max_failures": 100})
-    with pytest.raises(EvaluationError, match="12 in a row failed"):
-        searched(settings, problem=problem)
-
-
-def test_stopping_anywhere_and_resuming_gives_the_same_history_and_evaluates_only_the_rest(tmp_path):
-    straight = Target()
-    expected = searched(problem=straight)
-
-    class Killed(Target):
-        def score(self, scales, example_ids=None):
-            if len(self.calls) == limit:
-                raise KeyboardInterrupt
-            return super().score(scales)
-
-    n_total = len(straight.calls)
-    for limit in (0, 1, 11, 12, 17, n_total - 1):
-        path = tmp_path / f"{limit}.jsonl"
-        first = Killed()
-        with Journal(path, {}) as journal, pytest.raises(KeyboardInterrupt):
-            searched(problem=first, journal=journal)
-        second = Target()
-        with Journal(path, {}) as journal:
-            search = searched(problem=second, journal=journal)
-        assert result(search) == result(expected)
-        assert first.calls + second.calls == straight.calls
-        assert [record["generation"] for record in search.logbook] == list(range(SETTINGS.generations + 1))
 
 
 def test_a_wrong_order_is_an_error_that_says_what_to_do():
