@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lpes_evo.errors import ConfigError
+from lpes_evo.errors import ConfigError, JournalError
 
 if TYPE_CHECKING:
     from lpes_evo.evals._folder import EvalFolder
@@ -200,12 +200,15 @@ def _refuse_beside_resume(names: list[str]) -> None:
 
 
 def _finished(folder: "EvalFolder") -> Any:
-    """Return the results of a folder where nothing is missing, else ``None``."""
+    """Return the results of a folder where nothing is missing, else ``None``; damaged ones are made anew."""
     from lpes_evo.evals import load_results
 
     if not folder.results.exists():
         return None
-    results = load_results(folder.results)
+    try:
+        results = load_results(folder.results)
+    except JournalError:
+        return None
     failed = any(arm.n_failed for task in results.tasks for arm in task.arms.values())
     return None if failed else results
 

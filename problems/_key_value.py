@@ -4,6 +4,7 @@ The task of Liu et al., *Lost in the Middle* (https://arxiv.org/abs/2307.03172),
 """
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Sequence
@@ -129,7 +130,7 @@ def _read_records(path: Path, n_pairs: int | None) -> tuple[Record, ...]:
         # Editors on Windows put a byte order mark in front of UTF-8.
         with opener(path, "rt", encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
-                records.append(_read_record(line, f"{path.name}:{number}", path, n_pairs))
+                records.append(_read_record(line, number, path, n_pairs))
     except TaskError:
         raise
     except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -142,8 +143,8 @@ def _read_records(path: Path, n_pairs: int | None) -> tuple[Record, ...]:
     return tuple(records)
 
 
-def _read_record(line: str, source: str, path: Path, n_pairs: int | None) -> Record:
-    expected = f"Expected line {source.rpartition(':')[2]} of {path} to be a JSON object"
+def _read_record(line: str, number: int, path: Path, n_pairs: int | None) -> Record:
+    expected = f"Expected line {number} of {path} to be a JSON object"
     if not line.strip():
         raise TaskError(f"{expected}, but it is blank. Remove the line.")
     try:
@@ -164,6 +165,8 @@ def _read_record(line: str, source: str, path: Path, n_pairs: int | None) -> Rec
         )
     if n_pairs is not None and len(pairs) < n_pairs:
         raise TaskError(f"{expected} with at least n_pairs = {n_pairs} pairs, but it has {len(pairs)}.")
+    # Named by its content, a record is known again in a slice, a copy or another order of the file.
+    source = f"kv/record/{hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:24]}"
     return source, others if n_pairs is None else others[: n_pairs - 1], gold
 
 

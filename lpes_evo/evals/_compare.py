@@ -63,6 +63,12 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             f"{folder.path} and {their.data[:12]} in {other.path} for {first}. Use equal --data, --positions, --limit "
             "and --seed, or --force to see the scores side by side."
         )
+    ways = [_way(place) for place in (folder, other)]
+    if ways[0] != ways[1] and not force:
+        raise JournalError(
+            f"Expected scores that were asked for in one way, but {folder.path} has {ways[0]} and {other.path} has "
+            f"{ways[1]}. Use equal options, or --force to compare them all the same."
+        )
     drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
     records = [_read_records(place.answers) if shared else {} for place in (folder, other)]
     found = [
@@ -76,6 +82,15 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             f"Expected a task and an arm in both {folder.path} and {other.path}, but they share none."
         )
     return found
+
+
+def _way(folder: EvalFolder) -> dict[str, Any]:
+    """Return the options that change what a model is asked, beside the data."""
+    config = folder.load_config()
+    return {
+        name: getattr(config, name)
+        for name in ("teacher_forcing", "over_length", "max_length", "chat_template")
+    }
 
 
 def _compare(

@@ -108,10 +108,13 @@ def run_evaluation(
 
 
 def _load_scales(config: EvalConfig, folder: EvalFolder) -> Scales | None:
-    """Return the scales that are judged; a copy in the folder keeps them what they were when it began."""
+    """Return the scales that are judged; a copy in the folder keeps them what they were when it began.
+
+    A copy without answers beside it is left from a start that failed, or is another program's.
+    """
     if config.scales is None:
         return None
-    if folder.scales.exists():
+    if folder.answers.exists() and folder.scales.exists():
         return load_scales(folder.scales)
     found = load_scales(config.scales)
     found.save(folder.scales)

@@ -103,9 +103,9 @@ def score_interval(
 ) -> tuple[float, float, float, str]:
     """Return the headline score with its 95 % interval.
 
-    Wilson's interval where scores are 0 or 1 and no two examples share a source; elsewhere the percentile bootstrap
-    over sources, of the headline itself where it is no mean. Examples that all come from one source are resampled one
-    by one; their interval says nothing about other material.
+    Wilson's interval where scores are 0 or 1 (or 0 or 100) and no two examples share a source, and over sources where
+    all of them are equal; elsewhere the percentile bootstrap over sources, of the headline itself where it is no mean.
+    Examples that all come from one source are resampled one by one; their interval says nothing about other material.
 
     Args:
         headline: What is reported, see `headline_of`.
@@ -119,8 +119,16 @@ def score_interval(
     first = scores[:, 0]
     if headline is not None:
         return *_bootstrap(headline, scores, clusters), f"bootstrap over {kind}"
-    if _is_binary(first) and len(set(sources)) == len(sources):
-        return float(first.mean()), *wilson_interval(int(first.sum()), len(first)), "Wilson"
+    # Scores in percent are binary too.
+    unit = 100.0 if np.isin(first, (0.0, 100.0)).all() and first.any() else 1.0
+    n_sources = len(set(sources))
+    if _is_binary(first / unit) and n_sources == len(sources):
+        low, high = wilson_interval(round(first.sum() / unit), n_sources)
+        return float(first.mean()), unit * low, unit * high, "Wilson"
+    if _is_binary(first / unit) and len(set(first)) == 1:
+        # Resampling equal scores would make a certainty of a few of them.
+        low, high = wilson_interval(n_sources if first[0] else 0, n_sources)
+        return float(first.mean()), unit * low, unit * high, f"Wilson over {kind}"
     return *mean_interval(first, clusters.astype(str).tolist()), f"bootstrap over {kind}"
 
 

@@ -112,8 +112,23 @@ def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str,
     return outputs
 
 
+def _checked_score(task: EvalTask, output: str, example: EvalExample) -> tuple[float, ...]:
+    """Return the score of an output, or say which task and example the task's own code failed on."""
+    try:
+        score = tuple(float(part) for part in task.score(output, example))
+        reason = f"it gave {score}"
+    except Exception as error:  # a user's task can raise anything
+        score, reason = (), f"it raised {type(error).__name__}: {error}"
+    if len(score) != len(task.parts) or not np.isfinite(score).all():
+        raise TaskError(
+            f"Expected the score of the task {task.name} to be one finite number for each of {', '.join(task.parts)}, "
+            f"but for the example {example.id!r:.80} {reason}. Mend its method score."
+        )
+    return score
+
+
 def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: int) -> PredictionScore:
-    scores = np.array([task.score(output, example) for example, output in pairs], dtype=np.float64)
+    scores = np.array([_checked_score(task, output, example) for example, output in pairs], dtype=np.float64)
     examples = [example for example, _ in pairs]
     sources = [example.source for example in examples]
     headline = headline_of(task)

@@ -79,8 +79,12 @@ def test_records_of_a_file_are_those_that_no_search_draws(tmp_path):
 def test_the_file_with_the_fewest_pairs_that_suffice_is_read(tmp_path):
     write_records(tmp_path, 8)
     write_records(tmp_path, 12)
-    source = make_eval_task("kv:9").examples(DataRequest(folder=tmp_path, limit=1))[0].source
-    assert source.startswith("kv-retrieval-12_keys.jsonl:")
+    nine = make_eval_task("kv:9").examples(DataRequest(folder=tmp_path, limit=1))[0]
+    longer = make_task("kv", data=tmp_path / "kv-retrieval-12_keys.jsonl")
+    assert nine.source in {
+        example.source
+        for example in longer.examples(positions=(0.0,), n_per_position=5, seed=0, split="report")
+    }
     whole = make_eval_task("kv").examples(DataRequest(folder=tmp_path, limit=1))[0]
     assert whole.prompt.count('": "') == 8
     drawn = make_eval_task("kv:9+drawn").examples(DataRequest(folder=tmp_path, limit=1))[0]

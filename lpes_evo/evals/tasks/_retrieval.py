@@ -127,7 +127,7 @@ class KeyValueEvalTask(_RetrievalTask):
         return prompt.index("{") + 1, prompt.rindex("}")
 
     def _gold(self, example: Example) -> tuple[int, int]:
-        key = example.prompt.rpartition('Key: "')[2].partition('"')[0]
+        key = example.prompt.rpartition('\n\nKey: "')[2].removesuffix('"\nCorresponding value:')
         return _span_of(f'"{key}": "{example.answer}"', example.prompt)
 
 

@@ -1,0 +1,119 @@
+"""What a fresh attacker found, each as a promise."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lpes_evo.errors import JournalError, TaskError
+from lpes_evo.evals import EvalConfig, EvalExample, EvalFolder, EvalTask, compare_evaluations
+from lpes_evo.evals._registry import make_eval_task
+from lpes_evo.evals._run import _load_scales
+from lpes_evo.evals._statistics import score_interval
+from lpes_evo.evals._task import DataRequest
+from lpes_evo.evals.predictions import score_predictions
+from lpes_evo.problems import make_task, wilson_interval
+from lpes_evo.scales import Scales
+
+
+def scales(value):
+    return Scales(
+        model="tiny",
+        scales=(value,) * 4,
+        control_points=((0.0, value), (3.0, value)),
+        task="recall",
+        fitness=(0.0,),
+    )
+
+
+def write_records(path, numbers, key="key"):
+    lines = [
+        {
+            "ordered_kv_records": [[f"{key}-{number}-{pair}", f"value-{number}-{pair}"] for pair in range(4)],
+            "key": f"{key}-{number}-1",
+            "value": f"value-{number}-1",
+        }
+        for number in numbers
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_scales_that_a_failed_start_left_behind_are_not_those_of_the_next_one(tmp_path):
+    folder = EvalFolder(tmp_path / "out")
+    folder.path.mkdir()
+    for name, value in (("a", 1.5), ("b", 0.9)):
+        scales(value).save(tmp_path / f"{name}.json")
+        config = EvalConfig(tasks=("recall",), model={"name": "tiny"}, scales=str(tmp_path / f"{name}.json"))
+        assert _load_scales(config, folder).scales == (value,) * 4
+    folder.answers.write_text("{}\n")
+    (tmp_path / "b.json").unlink()
+    assert _load_scales(config, folder).scales == (0.9,) * 4
+
+
+def test_a_record_is_known_again_in_another_order_and_file(tmp_path):
+    (tmp_path / "other").mkdir()
+    paths = tmp_path / "kv-retrieval-4_keys.jsonl", tmp_path / "other" / "slice.jsonl"
+    write_records(paths[0], range(8))
+    write_records(paths[1], [5, 3, 1, 0])
+    sources = [
+        {
+            example.source
+            for split in ("search", "report")
+            for example in make_task("kv", data=path).examples(
+                positions=(0.0,), n_per_position=n, seed=0, split=split
+            )
+        }
+        for path, n in zip(paths, (4, 2), strict=True)
+    ]
+    assert (len(sources[0]), len(sources[1])) == (8, 4)
+    assert sources[1] < sources[0]
+
+
+def test_a_key_with_a_quote_is_found_in_its_prompt(tmp_path):
+    write_records(tmp_path / "kv-retrieval-4_keys.jsonl", range(6), key='a"b')
+    (made, *_) = make_eval_task("kv").examples(DataRequest(folder=tmp_path, positions=(0.5,), limit=1))
+    assert made.answers[0] in made.prompt[slice(*made.gold)]
+
+
+@pytest.mark.parametrize(("value", "unit"), [(1.0, 1.0), (0.0, 1.0), (100.0, 100.0)])
+def test_few_equal_scores_are_no_certainty(value, unit):
+    scores = np.full((6, 1), value)
+    low, high = wilson_interval(3 if value else 0, 3)
+    assert score_interval(None, scores, ["a", "a", "b", "b", "c", "c"])[1:3] == (unit * low, unit * high)
+    assert high - low > 0.3
+
+
+class Faulty(EvalTask):
+    name = "faulty"
+    metric = "accuracy"
+
+    def __init__(self, result):
+        self.result = result
+
+    def examples(self, request):
+        return [EvalExample(id="one", prompt="x", answers=("y",))]
+
+    def score(self, output, example):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.parametrize("result", [(float("nan"),), (1.0, 2.0), 3.0, KeyError("boom")])
+def test_a_task_of_a_user_that_fails_is_named_with_its_example(result, tmp_path):
+    file = tmp_path / "outputs.jsonl"
+    file.write_text('{"id": "one", "output": "y"}\n')
+    with pytest.raises(TaskError, match="score of the task faulty .* for the example 'one' it"):
+        score_predictions(Faulty(result), file)
+
+
+def test_evaluations_that_asked_in_different_ways_are_not_compared(tmp_path, monkeypatch):
+    folders = []
+    for name, over_length in (("a", "error"), ("b", "cut")):
+        folder = EvalFolder(tmp_path / name)
+        folder.create(EvalConfig(tasks=("recall",), model={"name": "tiny"}, over_length=over_length))
+        folders.append(folder)
+    nothing = type("Results", (), {"tasks": ()})()
+    monkeypatch.setattr("lpes_evo.evals._compare.load_results", lambda _path: nothing)
+    with pytest.raises(JournalError, match="asked for in one way, .*'over_length': 'cut'"):
+        compare_evaluations(*folders)
