@@ -12,7 +12,7 @@ demo: $(VENV)/installed  ## search scales for the embedded model and show what t
 	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
 
 test: $(VENV)/installed-dev  ## run the tests on the installed package
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile  # many tests wait for processes that they start
 
 test-oldest: $(VENV)/installed-dev  ## run the tests of the patch on the oldest supported transformers
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
