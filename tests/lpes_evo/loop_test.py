@@ -238,7 +238,7 @@ def test_a_failed_evaluation_is_recorded_and_never_selected(bad, algorithm, tmp_
 
 
 def test_failures_on_workers_end_like_failures_here(tmp_path):
-    settings = settings_of(max_failures=20, generations=1)
+    settings = settings_of(max_failures=20, generations=1, racing=False, preselection=1)
     events = []
     with DevicePool("cpu:2", lambda _device: Faulty(), on_event=events.append) as pool:
         found = searched(pool, settings, tmp_path / "journal.jsonl")

@@ -21,7 +21,7 @@ def test_a_search_on_smollm2_ends_with_scales_that_are_no_worse_than_none(smollm
     )
     folder = RunFolder(tmp_path / "run")
     folder.create(config)
-    result = run_search(config, folder, device="cpu")
+    result = run_search(config, folder, devices="cpu")
     assert load_scales(folder.path, n_layers=30) == result.scales
     assert np.isfinite(result.scales.scales).all()
     records = [json.loads(line) for line in folder.journal.read_text().splitlines()[1:]]
