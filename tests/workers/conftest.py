@@ -86,7 +86,9 @@ def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_agent_register_timeout_ms", "120000")
+        # A busy machine starts processes more slowly than Ray expects.
+        patch.setenv("RAY_agent_register_timeout_ms", "300000")
+        patch.setenv("RAY_worker_register_timeout_seconds", "300")
         cluster = Cluster(
             initialize_head=True, head_node_args=machine_of_ray() | {"include_dashboard": False}
         )
