@@ -148,7 +148,9 @@ def test_a_stopped_actor_is_hung(ray_cluster, events, tries):
     )
     with pool:
         assert pool.map(evaluate, range(3)) == [0, 1, 2]
-    assert "gave no sign of life for 3 s while it worked on individual 1, try 1 of 3" in events[0]
+    assert any(
+        "gave no sign of life for 3 s while it worked on individual 1, try 1 of 3" in line for line in events
+    )
 
 
 def test_work_beyond_its_limit_is_hung(ray_cluster, events, tries):
@@ -164,7 +166,10 @@ def test_work_beyond_its_limit_is_hung(ray_cluster, events, tries):
     pool = RayPool(ray_cluster.address, lambda _device: None, "cpu:2", work_limit=1.5, on_event=events.append)
     with pool:
         assert pool.map(evaluate, range(3)) == [0, 1, 2]
-    assert "was at work for more than 1.5 s, the limit while it worked on individual 1" in events[0]
+    assert any(
+        "was at work for more than 1.5 s, the limit while it worked on individual 1" in line
+        for line in events
+    )
 
 
 def test_workers_without_a_place_wait_and_the_others_go_on(ray_cluster, monkeypatch):
