@@ -8,7 +8,8 @@ steady-state has no such barrier, but breeds candidate i from the results of the
 
 Printed for every W are medians over the seeds, with their range: utilisation (time of evaluations / W times the length
 of the search), evaluations per hour, and the share of the length that the search itself computes, measured on this
-machine: near 100 %, the process of the search would hold its workers up.
+machine: near 100 %, the process of the search would hold its workers up. How busy workers are does not depend on which
+genomes they are given, so ``--preselection`` is 1 here unless asked for; what it costs shows in the last column.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def read_seconds(path: Path) -> npt.NDArray[np.float64]:
     return np.array(found)
 
 
-def settings_for(algorithm: str, n_workers: int, generations: int) -> SearchSettings:
+def settings_for(algorithm: str, n_workers: int, generations: int, preselection: int) -> SearchSettings:
     """Return the settings that a user of so many workers would choose."""
     in_flight = max(16, 2 * n_workers)
     return SearchSettings(
@@ -73,6 +74,7 @@ def settings_for(algorithm: str, n_workers: int, generations: int) -> SearchSett
         offspring_size=in_flight,
         in_flight=in_flight,
         generations=generations,
+        preselection=preselection,
         racing=False,
     )
 
@@ -145,6 +147,7 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, default=JOURNAL, help="journal with measured times")
     parser.add_argument("--most-workers", type=int, default=1024)
     parser.add_argument("--generations", type=int, default=4)
+    parser.add_argument("--preselection", type=int, default=1, help="genomes bred for each that is evaluated")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     seconds = read_seconds(options.journal)
@@ -159,7 +162,7 @@ def main() -> None:
     n_workers = 1
     while n_workers <= options.most_workers:
         for algorithm, name in (("ga", "generations"), ("steady-state", "steady-state")):
-            settings = settings_for(algorithm, n_workers, options.generations)
+            settings = settings_for(algorithm, n_workers, options.generations, options.preselection)
             found = [simulate(settings, n_workers, seconds, seed) for seed in options.seeds]
             print(
                 f"{n_workers:7}  {name:12}  {shown([100 * one.utilisation for one in found], '.1f'):>20}  "

@@ -1,0 +1,68 @@
+"""A whole run in this process: want of memory is flagged wherever its scores are shown."""
+
+import io
+import json
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from lpes_evo.config import load_config
+from lpes_evo.folder import RunFolder
+from lpes_evo.problems import ModelProblem
+from lpes_evo.progress import PlainReporter
+from lpes_evo.run import run_search
+from lpes_evo.show import show_run
+
+SMALL = {
+    "task.options": {"n_pairs": 16},
+    "examples.n_per_position": 4,
+    "search.population_size": 5,
+    "search.n_constants": 3,
+    "search.generations": 0,
+    "search.racing": False,
+    "report.positions": [0.0, 1.0],
+    "report.n_per_position": 4,
+    "report.n_shuffles": 0,
+}
+
+
+def test_a_run_that_ran_out_of_memory_says_which_scores_are_from_smaller_batches(tmp_path, monkeypatch):
+    config = load_config(preset="demo", overrides=SMALL)
+    evaluate = ModelProblem._evaluate
+
+    def untouched_needs_more(problem, curves, ids):
+        if problem.batch_tokens > 1024 and (curves == 1.0).all(axis=1).any():
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return evaluate(problem, curves, ids)
+
+    monkeypatch.setattr(ModelProblem, "_evaluate", untouched_needs_more)
+    folder, console = RunFolder(tmp_path / "run"), Console(file=io.StringIO(), width=200)
+    folder.create(config)
+    result = run_search(config, folder, devices="in-process", reporter=PlainReporter(console))
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()[1:]]
+    halved = [line for line in lines if line.get("halvings")]
+    assert 1 <= len(halved) < len(lines) == 5
+    assert any({y for _, y in line["control_points"]} == {1.0} for line in halved)
+    assert {line["halvings"] for line in halved} == {1}
+    best = max(lines, key=lambda line: np.mean(line["values"]))
+    methods = result.summary["methods"]
+    ones = [name for name in methods if set(methods[name]["scales"]) == {1.0}]
+    assert "untouched" in ones
+    assert result.summary["smaller_batches"] == {
+        "n_candidates": len(halved),
+        "best": "halvings" in best,
+        "methods": ones,
+    }
+    told = console.file.getvalue()
+    assert told.count("an evaluation took 1/2 of the batch") == len(halved)
+    shown = Console(file=io.StringIO(), width=200)
+    show_run(folder.path, shown)
+    assert f"Warning: {len(halved)} candidates" in shown.file.getvalue()
+    assert f"the held-out examples of {', '.join(ones)} were scored in smaller" in shown.file.getvalue()
+    # Resumed, it is told just the same, though nothing is evaluated.
+    before = folder.journal.read_bytes()
+    monkeypatch.setattr(ModelProblem, "_evaluate", None)
+    again = run_search(config, folder, devices="in-process").summary
+    assert {**again, "command": ""} == {**result.summary, "command": ""}
+    assert folder.journal.read_bytes() == before
