@@ -53,10 +53,13 @@ def parse_devices(text: str) -> tuple[Device, ...]:
 
 
 def thread_limits(n_threads: int) -> dict[str, str]:
-    """Return the environment that keeps a worker to a number of threads, or to the user's own limit if that is less."""
+    """Return the environment that keeps a worker to a number of threads, or to the user's own limit if that is less.
+
+    A limit of OpenMP holds for the others that are not set, as it does without a pool.
+    """
     variables = {"TOKENIZERS_PARALLELISM": "false"}
     for limit in _THREAD_LIMITS:
-        own = os.environ.get(limit, "")
+        own = os.environ.get(limit) or os.environ.get(_THREAD_LIMITS[0], "")
         variables[limit] = own if own.isdigit() and 0 < int(own) < n_threads else str(n_threads)
     return variables
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import multiprocess
+from multiprocess import resource_tracker
 
 from lpes_evo.errors import ConfigError
 from lpes_evo.workers._child import ALIVE, serve
@@ -186,6 +187,8 @@ def _without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    # It is started together with the first process otherwise, and lets interrupts in when it is.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

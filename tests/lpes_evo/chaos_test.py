@@ -31,8 +31,10 @@ SETTINGS = {
     "n_constants": 5,
     "in_flight": 6,
 }
-# Every kill comes when a share of the search is done, so all of them come before its end, however slow the machine.
+# Every kill comes when a share of the search is done, so that all of them come before its end, however slow the
+# machine. A kill waits for a victim that has not lost its work before; the end has room for those that waited.
 KILLS = ["worker"] * 25 + ["stop"] + ["SIGKILL"] * 3 + ["SIGTERM"] * 3
+SPARE = 6
 
 
 def started_at(process):
@@ -64,7 +66,9 @@ class Chaos:
 
     def run(self, n_expected):
         """Run until the search has ended; a kill is due whenever another share of the evaluations is kept."""
-        shares = [(index + self.random.random()) / (len(self.kills) + 1) for index in range(len(self.kills))]
+        shares = [
+            (index + self.random.random()) / (len(self.kills) + SPARE) for index in range(len(self.kills))
+        ]
         deadline = time.monotonic() + 600
         self.begin()
         while self.parent.poll() is None:

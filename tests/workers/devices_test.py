@@ -75,6 +75,8 @@ def test_a_limit_of_threads_that_the_user_set_holds_where_it_is_smaller(monkeypa
     monkeypatch.setenv("MKL_NUM_THREADS", "64")
     environment = parse_devices("cpu:2")[0].environment
     assert (environment["OMP_NUM_THREADS"], environment["MKL_NUM_THREADS"]) == ("1", "2")
+    # It holds for a library that has no limit of its own.
+    assert environment["OPENBLAS_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize(

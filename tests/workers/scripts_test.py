@@ -44,6 +44,8 @@ def start(tmp_path):
             text=True,
             cwd=tmp_path,
             start_new_session=group,
+            # A job in the background of a script is started deaf to SIGINT, and its children with it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
         return process
