@@ -13,6 +13,9 @@ from lpes_evo._files import to_json
 from lpes_evo.errors import JournalError, StorageError
 
 _SPARE_BYTES = 1 << 18
+# Longer values are hashes, which tell a reader nothing.
+_LONGEST_VALUE = 40
+_MOST_PARTS = 6
 
 
 class Journal:
@@ -120,7 +123,7 @@ class Journal:
     def _parse(self, raw: bytes, number: int) -> dict[str, Any]:
         try:
             line = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise JournalError(
                 f"Expected line {number} of {self.path} to be a JSON object, but got {raw[:60]!r}. "
                 "The file was edited or damaged; restore it or start a new run."
@@ -133,15 +136,17 @@ class Journal:
         return line
 
     def _check_header(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
+        if found.get("format") != expected.get("format"):
+            # The file of another program: nothing else of it can be compared.
+            found, expected = ({"format": line.get("format")} for line in (found, expected))
         differing = sorted(
             key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
         )
         if differing:
-            key = "format" if "format" in differing else differing[0]
+            changes = ", ".join(_change(key, found.get(key), expected.get(key)) for key in differing)
             raise JournalError(
-                f"Expected {self.path} to belong to this run, but its {key} is {found.get(key)!r:.80} and this run's "
-                f"is {expected.get(key)!r:.80}. Resume with the configuration, data and kind of device it was made "
-                "with, or choose another folder."
+                f"Expected {self.path} to belong to this run, but {changes}. Resume with the configuration, data, "
+                "weights and kind of device it was made with, or choose another folder."
             )
 
     def _append_line(self, line: dict[str, Any]) -> None:
@@ -169,6 +174,22 @@ class Journal:
 
     def _explained(self, action: str) -> "_Explained":
         return _Explained(f"Expected to {action} {self.path}", self._records)
+
+
+def _change(key: str, found: Any, expected: Any) -> str:
+    """Say in what an entry of a header is another one: of several named parts the names, of a hash nothing more."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        parts = sorted(
+            part for part in found.keys() | expected.keys() if found.get(part) != expected.get(part)
+        )
+        shown = [str(part)[:40] for part in parts[:_MOST_PARTS]]
+        more = [f"{len(parts) - _MOST_PARTS} more"] if len(parts) > _MOST_PARTS else []
+        return f"its {key.replace('_', ' ')} of {' and '.join([*shown, *more])} is another"
+    if any(
+        isinstance(value, (dict, list)) or len(str(value)) > _LONGEST_VALUE for value in (found, expected)
+    ):
+        return f"its {key.replace('_', ' ')} is another"
+    return f"its {key.replace('_', ' ')} is {found!r} and this run's is {expected!r}"
 
 
 class _Explained:

@@ -54,8 +54,38 @@ def test_another_header_is_refused_and_nothing_is_changed(path):
 
 
 @pytest.mark.parametrize(
+    ("found", "expected", "message"),
+    [
+        (
+            {"data": {"a": "0" * 64, "b": "1" * 64}, "weights": "2" * 64, "device": "cpu"},
+            {"data": {"a": "3" * 64, "c": "1" * 64}, "weights": "4" * 64, "device": "cuda"},
+            "its data of a and b and c is another, its device is 'cpu' and this run's is 'cuda', its weights is an",
+        ),
+        (
+            {"arms": {str(n): n for n in range(50)}},
+            {"arms": {}},
+            "its arms of 0 and 1 and 10 and .* and 44 more is",
+        ),
+        (
+            {"format": "other", "data": {}},
+            {"format": "mine"},
+            "its format is 'other' and this run's is 'mine'. Res",
+        ),
+        ({"search_data": "5" * 64}, {}, "its search data is another. "),
+    ],
+)
+def test_a_journal_of_another_run_says_what_differs_and_shows_no_hash(tmp_path, found, expected, message):
+    Journal(tmp_path / "journal", found).close()
+    with pytest.raises(JournalError, match=f"to belong to this run, but {message}") as raised:
+        Journal(tmp_path / "journal", expected)
+    assert "0000" not in str(raised.value)
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("[" * 100_000, "line 2 of .* to be a JSON object, but got b'\\[\\["),
         ("not json", "line 2 of .* to be a JSON object, but got b'not json'"),
         ("[1, 2]", "line 2 of .* to be a JSON object, but got list"),
         ('{"value": 1}', "line 2 of .* to have a key of its own, but got None"),
