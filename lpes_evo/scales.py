@@ -138,15 +138,16 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
     Raises:
         ScalesError: The file is missing, truncated or edited, or belongs to another model.
     """
-    file = Path(path) / "scales.json" if Path(path).is_dir() else Path(path)
+    file = Path(path)
     try:
+        file = file / "scales.json" if file.is_dir() else file
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ScalesError(
             f"Expected a scales file at {file}, but it cannot be read: {error.strerror}. "
             "Name a scales.json or the folder of a finished run."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ScalesError(
             f"Expected {file} to be JSON, but it is not: {error}. The file is truncated or edited; "
             "write it again with 'lpes-evo search --resume'."
@@ -186,6 +187,11 @@ def _parse(values: Any, file: Path) -> Scales:
             task=values["task"],
             fitness=tuple(_numbers(values["fitness"])),
         )
+        if type(values["n_layers"]) is not int:
+            raise ScalesError(
+                f"Expected n_layers to be {scales.n_layers}, the number of its scales, but got "
+                f"{values['n_layers']!r:.40}. The file was edited; write it again with 'lpes-evo search --resume'."
+            )
         check_scales(scales.scales, values["n_layers"])
     except ScalesError as error:
         raise ScalesError(f"{file}: {error}") from error
