@@ -1,23 +1,18 @@
 """The command ``lpes-evo eval``."""
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo._consoles import console, error_console
+from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 
 if TYPE_CHECKING:
     from lpes_evo.evals._folder import EvalFolder
-
-# A file or pipe has no width of its own; the tables need more than rich's guess of 80 columns.
-_output = Console(width=None if sys.stdout.isatty() else 120)
-_errors = Console(stderr=True)
 
 
 def evaluate(
@@ -164,17 +159,22 @@ def evaluate(
                 devices=devices,
                 ray_address=ray,
                 batch_limit=batch_limit,
-                reporter=make_eval_reporter(_output),
+                reporter=make_eval_reporter(console),
             )
         except KeyboardInterrupt:
             line = f"Stopped. Finished answers are safe; go on with: lpes-evo eval --resume {folder.path}"
-            _errors.print(line, soft_wrap=True, markup=False, highlight=False)
+            error_console.print(line, soft_wrap=True, markup=False, highlight=False)
             raise
-    print_results(results, _output)
+    print_results(results, console)
     if against is not None:
         _print_comparison(folder, against, force=force)
     for line in (f"Folder: {folder.path}", *(f"  {path}" for path in sorted(folder.path.glob("*.png")))):
-        _output.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if results.missing:
+        raise EvaluationError(
+            f"Expected a result of every task, but {', '.join(results.missing)} have none: "
+            f"{next(iter(results.missing.values()))} Then go on with: lpes-evo eval --resume {folder.path}"
+        )
 
 
 def _split(text: str | None) -> tuple[str, ...] | None:
@@ -210,7 +210,7 @@ def _finished(folder: "EvalFolder") -> Any:
     except JournalError:
         return None
     failed = any(arm.n_failed for task in results.tasks for arm in task.arms.values())
-    return None if failed else results
+    return None if failed or results.missing else results
 
 
 def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
@@ -225,4 +225,4 @@ def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> No
         if row.difference is not None:
             compared = [difference_text(row.difference), p_text(row.difference.p_value)]
         table.add_row(escape(row.task), escape(row.arm), f"{row.here:.3f}", f"{row.there:.3f}", *compared)
-    _output.print(table)
+    console.print(table)

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_score import score
+from lpes_evo._consoles import console, error_console
 from lpes_evo.errors import ConfigError, LpesError
 
 app = typer.Typer(
@@ -32,9 +32,6 @@ app = typer.Typer(
 )
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-# A file or pipe has no width of its own; the tables need more than rich's guess of 80 columns.
-_output = Console(width=None if sys.stdout.isatty() else 120)
-_errors = Console(stderr=True)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -130,11 +127,11 @@ def search(
             devices=devices,
             ray_address=ray,
             work_limit=evaluation_limit,
-            reporter=make_reporter(_output),
+            reporter=make_reporter(console),
         )
     except KeyboardInterrupt as signalled:
         line = f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}"
-        _errors.print(line, soft_wrap=True, markup=False, highlight=False)
+        error_console.print(line, soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(_TERMINATED if isinstance(signalled, _Terminated) else _INTERRUPTED) from None
     _show(folder.path)
 
@@ -162,7 +159,7 @@ def estimate(
 
     run_config = _load(model, task, preset, config, settings, seed)
     for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
-        _output.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 app.command("eval")(evaluate)
@@ -198,12 +195,12 @@ def _load(
 def _show(path: Path) -> None:
     from lpes_evo.show import show_run
 
-    show_run(path, _output)
+    show_run(path, console)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        _output.print(metadata.version("lpes-evo"), highlight=False)
+        console.print(metadata.version("lpes-evo"), highlight=False)
         raise typer.Exit
 
 
@@ -261,5 +258,5 @@ def _say(error: Exception) -> int:
         if expected
         else f"Error: {type(error).__name__}: {text} (unexpected; --debug shows where)"
     )
-    _errors.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    error_console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     return error.exit_code if isinstance(error, LpesError) else 1
