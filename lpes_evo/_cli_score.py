@@ -1,7 +1,7 @@
 """The command ``lpes-evo score``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +17,19 @@ def score(
     ],
     data: Annotated[Path | None, typer.Option("--data", help="Folder with the task's data.")] = None,
     positions: Annotated[
-        str, typer.Option("--positions", help="Gold positions that the file was made with.")
-    ] = "0,0.25,0.5,0.75,1",
+        str | None,
+        typer.Option("--positions", help="Gold positions of the file; 0,0.25,0.5,0.75,1 by default."),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Limit that the file was made with.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed that the file was made with.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed that the file was made with; 0 by default.")
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system", help="Whose answers, where a file of L-Eval holds those of several systems."
+        ),
+    ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Score what is there, count what is not.")
     ] = False,
@@ -31,8 +40,15 @@ def score(
     from lpes_evo.evals._task import DataRequest
     from lpes_evo.evals.predictions import score_predictions
 
-    request = DataRequest(folder=data, positions=_positions(positions), limit=limit, seed=seed)
-    result = score_predictions(task, file, request, partial=partial)
+    options: dict[str, Any] = {
+        "folder": data,
+        "positions": _positions(positions),
+        "limit": limit,
+        "seed": seed,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    request = DataRequest(**given) if given else None
+    result = score_predictions(task, file, request, partial=partial, system=system)
     if as_json:
         typer.echo(to_json(result.to_dict(), indent=1))
         return
@@ -51,7 +67,9 @@ def score(
         typer.echo(f"  warning: {warning}")
 
 
-def _positions(text: str) -> tuple[float, ...]:
+def _positions(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:

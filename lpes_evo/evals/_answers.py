@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lpes_evo.errors import EvaluationError, JournalError
+from lpes_evo.errors import EvaluationError, JournalError, TaskError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._plan import PlannedTask
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import Answer, answer_batch
 from lpes_evo.evals._task import EvalExample
+from lpes_evo.evals._task_calls import score_output
 from lpes_evo.journal import Journal
 from lpes_evo.workers import Pool
 
@@ -39,8 +40,13 @@ class _Batch:
 
 
 def answer_key(arm: str, task: str, example_id: str) -> str:
-    """Return the key of an answer in the journal."""
-    return f"{arm}/{task}/{example_id}"
+    """Return the key of an answer in the journal; no other arm, task and example have it."""
+    return f"{work_key(arm, task)}/{example_id}"
+
+
+def work_key(arm: str, task: str) -> str:
+    """Return the key of an arm and a task in the journal; a slash in a name is told from the one between them."""
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in (arm, task))
 
 
 def collect_answers(
@@ -149,23 +155,13 @@ def _record(planned: PlannedTask, example: EvalExample, answer: Answer) -> dict[
     error = answer.error
     if error is None:
         try:
-            record["score"] = _score(planned, example, answer)
-        except Exception:  # a metric of a user must not end an evaluation of hours
+            if planned.mode == "likelihood":
+                record["score"] = [float(answer.nats or 0.0), float(answer.n_output)]
+            else:
+                record["score"] = list(score_output(planned.task, answer.output or "", example))
+        except TaskError:  # a metric of a user must not end an evaluation of hours
             error = traceback.format_exc()
     return record if error is None else record | {"status": "failed", "error": error}
-
-
-def _score(planned: PlannedTask, example: EvalExample, answer: Answer) -> list[float]:
-    if planned.mode == "likelihood":
-        parts: Sequence[float] = (float(answer.nats or 0.0), float(answer.n_output))
-    else:
-        parts = planned.task.score(answer.output or "", example)
-    values = [float(part) for part in parts]
-    if len(values) != len(planned.task.parts) or not all(map(math.isfinite, values)):
-        raise ValueError(
-            f"Expected a finite score for each of {', '.join(planned.task.parts)}, but got {values!r:.80}."
-        )
-    return values
 
 
 def _failure_key(journal: Journal, key: str) -> str:

@@ -11,7 +11,8 @@ from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questions
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
-from lpes_evo.evals._statistics import ScoredExample, difference, headline_of
+from lpes_evo.evals._statistics import ScoredExample, difference
+from lpes_evo.evals._task_calls import headline_of
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _read_records(path: Path) -> dict[str, dict[str, Any]]:
         return {record["key"]: record for record in records}
     except OSError as error:
         raise JournalError(f"Expected the answers of an evaluation in {path}: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalError(
             f"Expected every line of {path} to be an answer with a key, but one is not: {error}. Restore the file."
         ) from error

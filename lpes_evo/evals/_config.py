@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from lpes_evo._settings import Settings
 from lpes_evo.config import ModelSettings
+from lpes_evo.evals.harness import is_harness_task
 
 
 class EvalConfig(Settings):
@@ -53,4 +54,8 @@ class EvalConfig(Settings):
                 raise ValueError(f"expected no {name} twice, but got {', '.join(map(str, values))}")
         if not all(task.strip() for task in self.tasks):
             raise ValueError("expected names of tasks, but one is empty")
+        if self.shots is not None and not any(map(is_harness_task, self.tasks)):
+            raise ValueError(
+                "expected shots only with mmlu, ceval-valid or an lm: task, since no other takes them"
+            )
         return self

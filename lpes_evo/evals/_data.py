@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ from lpes_evo.errors import TaskError
 from lpes_evo.problems._draws import Draws
 
 T = TypeVar("T")
+
+# Members of a zip can be packed in any of these ways.
+_DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def optional_module(name: str, purpose: str) -> Any:
@@ -38,6 +42,22 @@ def optional_module(name: str, purpose: str) -> Any:
             f"Expected the package {name} to {purpose}, but it is not installed. "
             "Install it with: pip install 'lpes-evo[eval]'"
         ) from error
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file; one that the system does not take, such as a name too long, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder; one that the system does not take, such as a name too long, is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -80,14 +100,17 @@ class Record:
         return value
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """Return a list of texts, at least one.
+        """Return a list of texts that are not empty, at least one.
 
         Raises:
-            TaskError: The row lacks it, it is empty, or it holds something else.
+            TaskError: The row lacks it, it or one of its texts is empty, or it holds something else.
         """
         value = self.get(field)
         if not isinstance(value, list) or not value or not all(isinstance(part, str) for part in value):
             raise self.error(f"hold a list of texts in the field {field!r}", f"it holds {value!r:.60}")
+        empty = next((number for number, part in enumerate(value, start=1) if not part.strip()), None)
+        if empty is not None:
+            raise self.error(f"hold no empty text in the field {field!r}", f"number {empty} is empty")
         return tuple(value)
 
     def span(self, start: str, end: str, length: int) -> tuple[int, int]:
@@ -156,7 +179,7 @@ def _lines(path: Path, member: str) -> Iterator[IO[str]]:
                 yield lines
     except TaskError:
         raise
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, *_DAMAGED) as error:
         raise TaskError(
             f"Expected {path} to be a readable file in UTF-8, but reading it failed: {error}. Download it again."
         ) from error
@@ -180,7 +203,7 @@ def _is_unicode(value: Any) -> bool:
     """Return whether all text of a JSON value has a UTF-8 form; an escaped lone surrogate has none."""
     try:
         return json.dumps(value, ensure_ascii=False).encode() is not None
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RecursionError):
         return False
 
 
@@ -246,7 +269,7 @@ def find_files(folder: Path | None, patterns: Sequence[str], task: str) -> list[
         raise TaskError(
             f"Expected a folder with {wanted} for the task {task}, but got none. Give it with --data."
         )
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise TaskError(
             f"Expected {folder} to be a folder with the data of {task}, but there is no such folder."
         )

@@ -1,5 +1,6 @@
 """The folder of an evaluation: its files, its configuration and its lock."""
 
+import hashlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from lpes_evo._files import write_atomic
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.folder import RunFolder
+
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class EvalFolder:
     def picture(self, task: str) -> Path:
         """Return where the picture of a task with positions is."""
         letters = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in task)
+        if len(letters.encode()) > _LONGEST_NAME:
+            # File systems take 255 bytes, the temporary name of the file included.
+            letters = hashlib.sha256(task.encode()).hexdigest()
         return self.path / f"positions-{letters}.png"
 
     def create(self, config: EvalConfig) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.errors import JournalError
+from lpes_evo.errors import JournalError, LpesError
+from lpes_evo.evals._answers import work_key
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._progress import EvalReporter
@@ -59,8 +60,10 @@ def collect_lm_scores(
     config: EvalConfig,
     journal: Journal,
     reporter: EvalReporter,
-) -> None:
+) -> dict[str, LpesError]:
     """Run what the journal does not hold yet; a task under an arm is one line there.
+
+    A task that cannot be run leaves the others to their work.
 
     Args:
         pool: Workers that hold the model.
@@ -70,8 +73,11 @@ def collect_lm_scores(
         journal: Where scores are kept.
         reporter: Hears how the work goes.
 
+    Returns:
+        Why a task could not be run, by its name.
+
     Raises:
-        LpesError: A task could not be run.
+        StorageError: The journal cannot be written.
     """
     pairs = {
         pool.submit(run_lm_task, arm, task, config, label=f"{task} under {arm.name}", limited=False): (
@@ -80,15 +86,19 @@ def collect_lm_scores(
         )
         for task in tasks
         for arm in arms
-        if journal.get(_key(arm.name, task)) is None
+        if journal.get(work_key(arm.name, task)) is None
     }
+    failures: dict[str, LpesError] = {}
     for _ in range(len(pairs)):
         completion = pool.wait()
         arm, task = pairs[completion.ticket]
         if completion.failure is not None:
-            raise completion.failure.to_error()
-        journal.append(_key(arm.name, task), {"harness": completion.value})
+            failures.setdefault(task, completion.failure.to_error(f"{task!r} to run under {arm.name}"))
+            reporter.stage(f"{task} under {arm.name}: failed")
+            continue
+        journal.append(work_key(arm.name, task), {"harness": completion.value})
         reporter.stage(f"{task} under {arm.name}: macro average {completion.value['macro']:.4f}")
+    return failures
 
 
 def summarise_lm_task(
@@ -165,10 +175,6 @@ def macro_average(scores: npt.NDArray[np.float64]) -> float:
     return float(np.mean(np.bincount(numbers, weights=scores[:, 0]) / sizes))
 
 
-def _key(arm: str, task: str) -> str:
-    return f"{arm}/{task}"
-
-
 def scored_questions(score: dict[str, Any]) -> list[ScoredExample]:
     """Return the scores of the questions, with the number of their subject as second part.
 
@@ -203,7 +209,7 @@ def read_lm_score(
     Raises:
         JournalError: It was edited.
     """
-    record = get(_key(arm, task)) or {}
+    record = get(work_key(arm, task)) or {}
     score = record.get("harness")
     if not isinstance(score, dict) or not (
         all(type(score.get(name)) in (int, float) for name in _NUMBERS)

@@ -11,6 +11,7 @@ from lpes_evo.evals._encode import Mode, PromptFacts
 from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._target import encode_prompts
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals._task_calls import draw_examples, warnings_of
 from lpes_evo.evals.harness import is_harness_task
 from lpes_evo.problems import data_hash
 from lpes_evo.workers import Pool
@@ -83,18 +84,20 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
         seed=config.seed,
     )
     drawn: list[DrawnTask] = []
+    taken = {spec for spec in config.tasks if is_harness_task(spec)}
     for spec in config.tasks:
         if is_harness_task(spec):
             continue
         task = make_eval_task(spec)
-        if any(task.name == other.task.name for other in drawn):
+        if task.name in taken:
             raise TaskError(f"Expected every task once, but {spec!r} is {task.name!r} again. Leave one out.")
+        taken.add(task.name)
         mode: Mode = "generation"
         if task.kind == "likelihood":
             mode = "likelihood"
         elif config.teacher_forcing and task.teacher_forcing:
             mode = "teacher forcing"
-        examples = tuple(task.examples(request))
+        examples = draw_examples(task, request)
         _check(task, examples, mode)
         drawn.append(DrawnTask(task, examples, mode))
     return drawn, [spec for spec in config.tasks if is_harness_task(spec)]
@@ -121,11 +124,7 @@ def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str,
     name = drawn.task.name
     refused = [fact for fact in found if fact.refusal is not None]
     if refused and (config.over_length == "error" or len(refused) == len(found)):
-        remedy = (
-            "Skip such examples with --over-length skip, or cut their documents with --over-length cut."
-            if config.over_length == "error"
-            else "Make the task smaller, or choose a model with a larger window."
-        )
+        remedy = _remedy(drawn, config, [fact.id for fact in refused])
         raise TaskError(
             f"Expected examples of the task {name!r} that fit the model, but {len(refused)} of {len(found)} do not, "
             f"first {refused[0].id!r}: {refused[0].refusal}. {remedy}"
@@ -151,14 +150,22 @@ def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str,
     )
 
 
+def _remedy(drawn: DrawnTask, config: EvalConfig, refused: Sequence[str]) -> str:
+    """Return what helps examples that do not fit the model."""
+    may_be_cut = drawn.mode != "likelihood" and any(
+        example.cut is not None for example in drawn.examples if example.id in set(refused)
+    )
+    if config.over_length == "error" and may_be_cut:
+        return "Skip such examples with --over-length skip, or cut their documents with --over-length cut."
+    if config.over_length == "error" and len(refused) < len(drawn.examples):
+        return "Skip such examples with --over-length skip; no part of them may be cut."
+    if drawn.mode == "likelihood":
+        return "Give longer texts where one is too short, and a larger window or shorter texts where one is too long."
+    return "Make the task smaller, or choose a model with a larger window."
+
+
 def _check(task: EvalTask, examples: Sequence[EvalExample], mode: Mode) -> None:
-    """Refuse examples that no run could answer or tell apart."""
-    ids = {example.id for example in examples}
-    if not examples or len(ids) < len(examples):
-        raise TaskError(
-            f"Expected examples of the task {task.name!r} with an id each, but got {len(examples)} examples with "
-            f"{len(ids)} different ids."
-        )
+    """Refuse examples that no run could answer."""
     for example in examples:
         if mode == "likelihood":
             sound, expected = (
@@ -206,7 +213,7 @@ def _notes(
     facts: dict[str, PromptFacts],
     refused: Sequence[PromptFacts],
 ) -> tuple[str, ...]:
-    notes = list(drawn.task.check(kept))
+    notes = warnings_of(drawn.task, kept)
     if refused:
         notes.append(f"{len(refused)} examples were left out, first {refused[0].id!r}: {refused[0].refusal}")
     n_cut = sum(fact.n_cut > 0 for fact in facts.values())

@@ -1,14 +1,17 @@
 """Evaluation tasks by name."""
 
 import difflib
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lpes_evo.errors import TaskError
+from lpes_evo.errors import LpesError, TaskError
+from lpes_evo.evals._data import is_file
 from lpes_evo.evals._task import EvalTask
+from lpes_evo.evals._task_calls import check_attributes, error_text
 from lpes_evo.evals.tasks import (
     LEVAL_TASKS,
     ZEROSCROLLS_TASKS,
@@ -215,7 +218,21 @@ def make_eval_task(spec: str) -> EvalTask:
         near = difflib.get_close_matches(full_name, [*known, *_TASKS], n=1, cutoff=0.6)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise TaskError(f"Expected a task among {', '.join(known)}, but got {full_name!r:.80}.{hint}")
-    return entry.make(parsed)
+    try:
+        task = entry.make(parsed)
+    except LpesError:
+        raise
+    except Exception as error:  # a user can register anything
+        raise TaskError(
+            f"Expected the maker registered for {parsed.name!r} to make a task, but it raised {error_text(error)}."
+        ) from error
+    if not isinstance(task, EvalTask):
+        raise TaskError(
+            f"Expected the maker registered for the task {parsed.name!r} to return an EvalTask, but got "
+            f"{type(task).__name__}."
+        )
+    check_attributes(task)
+    return task
 
 
 def _parse(text: str) -> TaskSpec:
@@ -233,9 +250,10 @@ def _parse(text: str) -> TaskSpec:
 
 
 def _from_file(path: Path, class_name: str) -> EvalTask:
-    if not path.is_file():
+    if not is_file(path):
         raise TaskError(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
-    module_name = f"lpes_evo_task_{path.stem}"
+    # Files of one name in two folders are two modules.
+    module_name = f"lpes_evo_task_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     if module_spec is None or module_spec.loader is None:
         raise TaskError(f"Expected {path} to be a Python file, but Python cannot load it.")
@@ -258,11 +276,9 @@ def _from_file(path: Path, class_name: str) -> EvalTask:
         task = found()
     except TaskError:
         raise
-    except Exception as error:  # the user's file can raise anything
+    except (Exception, SystemExit) as error:  # the user's file can raise anything
         raise TaskError(
-            f"Expected {path}:{class_name} to make a task, but it raised {type(error).__name__}: {error}."
+            f"Expected {path}:{class_name} to make a task, but it raised {error_text(error)}. Mend the file."
         ) from error
-    missing = [name for name in ("name", "metric") if not isinstance(getattr(task, name, None), str)]
-    if missing:
-        raise TaskError(f"Expected {class_name} of {path} to have {' and '.join(missing)}, but it has not.")
+    check_attributes(task)
     return task

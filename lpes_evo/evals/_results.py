@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lpes_evo._files import to_json, write_atomic
 from lpes_evo.errors import JournalError
+from lpes_evo.evals._data import is_folder
 
 _FORMAT = "lpes-evo/eval"
 
@@ -120,6 +121,7 @@ class EvalResults(_Record):
         arms: What defines each arm, by name.
         notes: What a reader must know, one line each.
         tasks: Results of the tasks.
+        missing: Why a task has no result, by its name.
         command: The command that made the result.
     """
 
@@ -130,6 +132,7 @@ class EvalResults(_Record):
     arms: dict[str, dict[str, Any]]
     notes: list[str]
     tasks: list[TaskResult]
+    missing: dict[str, str] = {}
     command: str
 
 
@@ -154,7 +157,7 @@ def load_results(path: Path) -> EvalResults:
     Raises:
         JournalError: The file is missing or malformed.
     """
-    file = path / "results.json" if path.is_dir() else path
+    file = path / "results.json" if is_folder(path) else path
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -162,7 +165,7 @@ def load_results(path: Path) -> EvalResults:
             f"Expected a finished evaluation with {file}, but it cannot be read: {error.strerror}. "
             "Finish it with 'lpes-evo eval --resume'."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JournalError(
             f"Expected {file} to be JSON, but it is not: {error}. Write it again with 'lpes-evo eval --resume'."
         ) from error

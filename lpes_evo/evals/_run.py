@@ -7,7 +7,7 @@ from typing import Any
 
 from lpes_evo import provenance
 from lpes_evo._files import to_json
-from lpes_evo.errors import EvaluationError
+from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.evals._answers import answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, LpesArm, make_arms
 from lpes_evo.evals._config import EvalConfig
@@ -17,9 +17,10 @@ from lpes_evo.evals._plan import PlannedTask, draw_tasks, plan_task
 from lpes_evo.evals._plot import plot_task_positions
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import EvalResults, TaskResult, save_results
-from lpes_evo.evals._statistics import ScoredExample, headline_of, summarise_arm
+from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
 from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
+from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.evals._unseen import check_unseen
 from lpes_evo.journal import Journal
 from lpes_evo.report import UNTOUCHED
@@ -47,7 +48,7 @@ def run_evaluation(
         reporter: Hears how the work goes.
 
     Returns:
-        The results, after all files are written.
+        The results, after all files are written; a task whose answers give none is named among what is missing.
 
     Raises:
         LpesError: Bad input, a full disk, or too many failures; the message says which. Finished answers are in the
@@ -84,18 +85,30 @@ def run_evaluation(
                     batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
                     limited = batch_limit is not None
                     collect_answers(pool, arms, tasks, journal, reporter, batch_tokens, limited)
-                    collect_lm_scores(pool, arms, lm_tasks, config, journal, reporter)
+                    failures = collect_lm_scores(pool, arms, lm_tasks, config, journal, reporter)
                 finally:
                     reporter.end()
                 names = [arm.name for arm in arms]
-                summaries = [_summarise(task, names, journal) for task in tasks]
-                summaries += [summarise_lm_task(task, records, UNTOUCHED, journal) for task in lm_tasks]
+                summaries = []
+                for task in tasks:
+                    try:
+                        summaries.append(_summarise(task, names, journal))
+                    except (TaskError, EvaluationError) as error:  # the other tasks keep their tables
+                        failures[task.task.name] = error
+                summaries += [
+                    summarise_lm_task(task, records, UNTOUCHED, journal)
+                    for task in lm_tasks
+                    if task not in failures
+                ]
+        if not summaries:
+            raise next(iter(failures.values()))
         results = EvalResults(
             model=config.model.name,
             facts=facts,
             arms=records,
             notes=notes,
             tasks=summaries,
+            missing={name: str(error) for name, error in failures.items()},
             command=provenance.command_line(),
         )
         save_tables(results, folder)
@@ -182,6 +195,7 @@ def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> T
     Raises:
         EvaluationError: An arm answered no example.
         JournalError: The journal was edited.
+        TaskError: The headline of the task fails on the scores.
     """
     task = planned.task
     planned_rows = {example.id: len(batch) for batch in planned.batches for example in batch}

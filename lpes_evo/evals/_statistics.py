@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.evals._results import ArmResult, Difference, Row
-from lpes_evo.evals._task import EvalTask
 from lpes_evo.problems import mean_interval, paired_difference, wilson_interval
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,11 +36,6 @@ class ScoredExample:
     score: tuple[float, ...]
 
 
-def headline_of(task: EvalTask) -> Headline | None:
-    """Return how a task condenses scores; ``None`` for the mean of the first part, which needs no resampling."""
-    return None if type(task).headline is EvalTask.headline else task.headline
-
-
 def summarise_arm(
     headline: Headline | None,
     scored: Sequence[ScoredExample],
@@ -53,7 +47,7 @@ def summarise_arm(
     """Condense the scores of an arm, overall and by gold position.
 
     Args:
-        headline: What is reported, see `headline_of`.
+        headline: What is reported, see `lpes_evo.evals._task_calls.headline_of`.
         scored: Scores of the examples the arm answered, at least one.
         base: Scores of the untouched model; ``None`` where the arm is that model.
         n_failed: Examples without an answer.
@@ -61,6 +55,9 @@ def summarise_arm(
 
     Returns:
         The result.
+
+    Raises:
+        TaskError: The headline of the task fails on these scores, or on a part or a resample of them.
     """
     positions = sorted({example.position for example in scored if example.position is not None})
     return ArmResult(
@@ -108,7 +105,7 @@ def score_interval(
     Examples that all come from one source are resampled one by one; their interval says nothing about other material.
 
     Args:
-        headline: What is reported, see `headline_of`.
+        headline: What is reported, see `summarise_arm`.
         scores: Scores of the examples, ``(n_examples, n_parts)``.
         sources: What each example is made of, ``(n_examples,)``.
 
@@ -141,7 +138,7 @@ def difference(
     1 and no two examples share a source; elsewhere a permutation test that exchanges the arms source by source.
 
     Args:
-        headline: What is reported, see `headline_of`.
+        headline: What is reported, see `summarise_arm`.
         scored: Scores of the arm.
         base: Scores of the arm it is compared with.
 

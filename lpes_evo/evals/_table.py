@@ -40,7 +40,7 @@ def print_results(results: EvalResults, console: Console) -> None:
         console.print(table)
         for line in [_summary(task), *task.notes]:
             console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
-    for line in [*results.notes, *_legend(results)]:
+    for line in _closing_lines(results):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -76,7 +76,7 @@ def markdown_table(results: EvalResults) -> str:
         )
         lines += [_markdown_row(cells) for group in _groups(task) for cells in group]
         lines += ["", *(f"- {line}" for line in [_summary(task), *task.notes]), ""]
-    lines += [f"- {line}" for line in [*results.notes, *_legend(results)]]
+    lines += [f"- {line}" for line in _closing_lines(results)]
     return "\n".join(lines) + "\n"
 
 
@@ -151,6 +151,12 @@ def _summary(task: TaskResult) -> str:
         f"{task.n_examples} examples from {task.n_sources} sources, {task.mode}{better}; skipped {task.n_skipped}, cut "
         f"{task.n_cut} ({task.n_gold_lost} lost the needed fact); data {task.data[:12]}"
     )
+
+
+def _closing_lines(results: EvalResults) -> list[str]:
+    """Return what stands below all tables."""
+    missing = [f"{task} has no result: {why}" for task, why in results.missing.items()]
+    return [*missing, *results.notes, *_legend(results)]
 
 
 def _legend(results: EvalResults) -> list[str]:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._data import Record, read_records
+from lpes_evo.evals._data import Record, is_file, read_records
 from lpes_evo.evals._registry import make_eval_task
-from lpes_evo.evals._statistics import headline_of, score_interval
+from lpes_evo.evals._statistics import score_interval
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals._task_calls import draw_examples, headline_of, score_output, warnings_of
 from lpes_evo.evals.tasks import LEvalTask
 
 
@@ -53,7 +54,12 @@ class PredictionScore:
 
 
 def score_predictions(
-    task: str | EvalTask, file: Path, request: DataRequest | None = None, *, partial: bool = False
+    task: str | EvalTask,
+    file: Path,
+    request: DataRequest | None = None,
+    *,
+    partial: bool = False,
+    system: str | None = None,
 ) -> PredictionScore:
     """Score a prediction file.
 
@@ -61,28 +67,38 @@ def score_predictions(
         task: The task, or how `make_eval_task` names it.
         file: JSON lines: L-Eval's own format (``gt``, ``SYSTEM_pred``, ``evaluation``) for its tasks, which needs no
             data; or, for every task, lines with the ``id`` of an example and the ``output``.
-        request: The data that the file answers; the same as when it was made.
+        request: The data that the file answers; the same as when it was made. Nothing for L-Eval's own format.
         partial: Whether examples without an answer are left out and counted instead of refused.
+        system: Whose answers are scored, where a file in L-Eval's own format holds those of several systems.
 
     Returns:
         The score.
 
     Raises:
-        TaskError: The file or the data is malformed, an id is unknown or given twice, an answer is missing, or the task
-            generates nothing.
+        TaskError: The file or the data is malformed, an id is unknown or given twice, an answer is missing, the task
+            generates nothing, or an argument does not go with the format of the file.
     """
     made = make_eval_task(task) if isinstance(task, str) else task
     if made.kind != "generate":
         raise TaskError(
             f"Expected a task whose answers are texts, but {made.name} takes the likelihood of one. Use lpes-evo eval."
         )
-    if not file.is_file():
+    if not is_file(file):
         raise TaskError(f"Expected a file of predictions, but there is no file {file}.")
     records = read_records(file)
     if isinstance(made, LEvalTask) and "gt" in records[0].fields:
-        pairs = [(answer.example, answer.output) for answer in made.answers(file)]
+        if request is not None or partial:
+            raise TaskError(
+                f"Expected no data, positions, limit, seed or --partial with {file}, since a file in L-Eval's own "
+                "format holds its references and is scored whole. Leave them out."
+            )
+        pairs = [(answer.example, answer.output) for answer in made.answers(file, system)]
         return _score(made, pairs, 0)
-    examples = made.examples(request or DataRequest())
+    if system is not None:
+        raise TaskError(
+            f"Expected --system only with a file in L-Eval's own format, but {file} is of another. Leave it out."
+        )
+    examples = draw_examples(made, request or DataRequest())
     outputs = _outputs(records, {example.id for example in examples}, made.name)
     missing = [example.id for example in examples if example.id not in outputs]
     if missing and not partial:
@@ -112,23 +128,8 @@ def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str,
     return outputs
 
 
-def _checked_score(task: EvalTask, output: str, example: EvalExample) -> tuple[float, ...]:
-    """Return the score of an output, or say which task and example the task's own code failed on."""
-    try:
-        score = tuple(float(part) for part in task.score(output, example))
-        reason = f"it gave {score}"
-    except Exception as error:  # a user's task can raise anything
-        score, reason = (), f"it raised {type(error).__name__}: {error}"
-    if len(score) != len(task.parts) or not np.isfinite(score).all():
-        raise TaskError(
-            f"Expected the score of the task {task.name} to be one finite number for each of {', '.join(task.parts)}, "
-            f"but for the example {example.id!r:.80} {reason}. Mend its method score."
-        )
-    return score
-
-
 def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: int) -> PredictionScore:
-    scores = np.array([_checked_score(task, output, example) for example, output in pairs], dtype=np.float64)
+    scores = np.array([score_output(task, output, example) for example, output in pairs], dtype=np.float64)
     examples = [example for example, _ in pairs]
     sources = [example.source for example in examples]
     headline = headline_of(task)
@@ -149,5 +150,5 @@ def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: 
         n_missing=n_missing,
         parts=dict(zip(task.parts, map(float, scores.mean(axis=0)), strict=True)),
         positions=positions,
-        warnings=tuple(task.check(examples)),
+        warnings=tuple(warnings_of(task, examples)),
     )

@@ -103,7 +103,9 @@ class Faulty(EvalTask):
 def test_a_task_of_a_user_that_fails_is_named_with_its_example(result, tmp_path):
     file = tmp_path / "outputs.jsonl"
     file.write_text('{"id": "one", "output": "y"}\n')
-    with pytest.raises(TaskError, match="score of the task faulty .* for the example 'one' it"):
+    with pytest.raises(
+        TaskError, match=r"method score of Faulty in .*attack_test\.py.* for the example 'one' it"
+    ):
         score_predictions(Faulty(result), file)
 
 

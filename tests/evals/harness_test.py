@@ -242,10 +242,13 @@ def test_prompts_of_choices_beyond_the_window_are_counted(embedded, folder, tmp_
         ("unlabelled", "question 2 cannot be scored: its label is None"),
         ("outside", "question 1 cannot be scored: its label is 4"),
         ("letters", "question 2 cannot be scored: ValueError"),
-        ("no_data", "data of task 'no_data' from the hub or the disk.*nowhere.jsonl.*--harness-path"),
+        (
+            "no_data",
+            "data of task 'no_data' from the hub or the disk.*nowhere.jsonl.*--data of lpes-evo eval",
+        ),
         (
             "nothing",
-            "Expected a task that lm-evaluation-harness or --harness-path has, but 'nothing' is none",
+            "Expected a task that lm-evaluation-harness or a task file in the data folder has, but 'nothing' is none",
         ),
         ("likelihood", "a metric that is a mean over questions, but it has none"),
     ],

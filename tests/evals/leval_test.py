@@ -129,7 +129,8 @@ def test_documents_for_judges_are_left_out(tmp_path):
     [
         ({"input": " "}, "hold a document in the field 'input'"),
         ({"outputs": ["A"]}, "one output for each instruction, but it has 1 for 2"),
-        ({"outputs": ["A", ""]}, "no empty output, but number 2 is empty"),
+        ({"outputs": ["A", ""]}, "no empty text in the field 'outputs', but number 2 is empty"),
+        ({"instructions": [" ", "Q"]}, "no empty text in the field 'instructions', but number 1 is empty"),
         ({"outputs": None}, "list of texts in the field 'outputs'"),
         ({"instructions": []}, "list of texts in the field 'instructions'"),
         ({"evaluation": "magic"}, "exam, f1, rouge, LLM, human as its evaluation, but it has 'magic'"),

@@ -76,9 +76,12 @@ def test_a_group_of_subjects_is_one_task_with_macro_headline_micro_beside_and_th
 
 def test_missing_labels_are_an_error_and_what_was_scored_stays(folder, tmp_path):
     config = EvalConfig(tasks=("recall:20", "lm:unlabelled"), data=str(folder), positions=(0.5,), limit=3)
-    with pytest.raises(TaskError, match="label"):
-        evaluate(config, tmp_path / "out")
+    results = evaluate(config, tmp_path / "out")
+    assert [task.name for task in results.tasks] == ["recall:20"]
+    assert "question 2 cannot be scored: its label is None" in results.missing["lm:unlabelled"]
     assert len((tmp_path / "out" / "answers.jsonl").read_text().splitlines()) == 1 + 3
+    with pytest.raises(TaskError, match="question 2 cannot be scored: its label is None"):
+        evaluate(EvalConfig(tasks=("lm:unlabelled",), data=str(folder), limit=3), tmp_path / "alone")
 
 
 def test_an_edited_score_is_refused(folder, tmp_path):

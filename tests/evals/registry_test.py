@@ -106,7 +106,7 @@ def test_a_task_of_a_file_is_made(task_file):
         ("Absent", "the EvalTask class Absent, but it defines Echo, Broken, Nameless"),
         ("EvalExample", "the EvalTask class EvalExample"),
         ("Broken", "it raised RuntimeError: out of order"),
-        ("Nameless", "to have name and metric"),
+        ("Nameless", r"attribute name of Nameless in .*my_task\.py to be a name on one line, but it is None"),
     ],
 )
 def test_a_file_without_such_a_task_is_one_line(task_file, class_name, match):

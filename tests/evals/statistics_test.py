@@ -4,7 +4,8 @@ from scipy.stats import binomtest
 
 from lpes_evo.evals import make_eval_task
 from lpes_evo.evals._lm_tasks import macro_average
-from lpes_evo.evals._statistics import ScoredExample, difference, headline_of, score_interval, summarise_arm
+from lpes_evo.evals._statistics import ScoredExample, difference, score_interval, summarise_arm
+from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.problems import wilson_interval
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lpes_evo.errors import TaskError
+from lpes_evo.evals._data import is_folder
 
 
 def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:
@@ -22,14 +23,14 @@ def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:
     from datasets.exceptions import DatasetsError
     from lm_eval.tasks import TaskManager
 
-    if include_path is not None and not include_path.is_dir():
+    if include_path is not None and not is_folder(include_path):
         raise TaskError(f"Expected a folder with task files at {include_path}, but there is none.")
     try:
         manager = TaskManager(include_path=include_path)
         if name not in manager.task_index:
             raise TaskError(
-                f"Expected a task that lm-evaluation-harness or --harness-path has, but {name!r} is none. 'lm_eval ls "
-                "tasks' lists those of the harness."
+                f"Expected a task that lm-evaluation-harness or a task file in the data folder has, but {name!r} is "
+                "none. 'lm_eval ls tasks' lists those of the harness."
             )
         return dict(manager.load([name])["tasks"])
     except TaskError:
@@ -57,8 +58,8 @@ def no_data(error: Exception, name: str | None = None) -> TaskError:
     task = "the harness's task" if name is None else f"task {name!r}"
     return TaskError(
         f"Expected the data of {task} from the hub or the disk, but it cannot be read: {_one_line(error)} Connect to "
-        "the hub once, so that the data is kept, or name a folder of task files on local data: --harness-path, or "
-        "--include_path of lpes-lm-eval."
+        "the hub once, so that the data is kept, or name a folder of task files on local data: --data of "
+        "lpes-evo eval, --include_path of lpes-lm-eval."
     )
 
 

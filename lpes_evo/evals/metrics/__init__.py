@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         truth_word,
     )
     from lpes_evo.evals.metrics._f1 import token_f1
-    from lpes_evo.evals.metrics._rouge import geometric_mean, rouge
+    from lpes_evo.evals.metrics._rouge import geometric_mean, has_rouge_words, rouge
     from lpes_evo.evals.metrics._similarity import exponential_similarity, percentage
     from lpes_evo.evals.metrics._subspan import best_subspan_match, normalize_answer
 
@@ -36,6 +36,7 @@ __all__ = [
     "exponential_similarity",
     "final_number",
     "geometric_mean",
+    "has_rouge_words",
     "letter_accuracy",
     "listed_numbers",
     "normalize_answer",
@@ -58,6 +59,7 @@ _MODULES = {
     "exponential_similarity": "_similarity",
     "final_number": "_exact",
     "geometric_mean": "_rouge",
+    "has_rouge_words": "_rouge",
     "letter_accuracy": "_choice",
     "listed_numbers": "_concordance",
     "normalize_answer": "_subspan",

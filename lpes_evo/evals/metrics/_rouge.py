@@ -1,5 +1,6 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L as SCROLLS, ZeroSCROLLS and L-Eval use them: without stemming."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -34,6 +35,11 @@ def rouge(output: str, references: Iterable[str]) -> tuple[float, float, float]:
     scores = [_scorer().score(reference, output) for reference in references]
     one, two, longest = (max(score[kind].fmeasure for score in scores) for kind in TYPES)
     return float(one), float(two), float(longest)
+
+
+def has_rouge_words(text: str) -> bool:
+    """Return whether ROUGE finds a word in a text; it knows runs of the letters a to z and of digits alone."""
+    return re.search("[a-z0-9]", text.lower()) is not None
 
 
 def geometric_mean(scores: npt.NDArray[np.float64]) -> float:

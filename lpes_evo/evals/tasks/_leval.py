@@ -1,7 +1,7 @@
 """L-Eval (https://arxiv.org/abs/2307.11088): twenty tasks with several questions on each long document."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,13 @@ from lpes_evo.evals.metrics import (
     truth_word,
 )
 from lpes_evo.evals.tasks._leval_prompts import closed_book_prompt, document_prompt, has_length_variant
+from lpes_evo.evals.tasks._leval_references import readable_references
 
 HUB = "L4NLP/LEval"
 FACT = "[fact:"
 """What stands between the two answers of SFiction in references and prediction files."""
 
+_PREDICTION = "_pred"
 _MEASURED = ("exam", "f1", "rouge")
 _JUDGED = ("LLM", "human")
 _GROUPED = ("sci_fi", "topic_retrieval_longchat")
@@ -178,24 +180,33 @@ class LEvalTask(EvalTask):
             return float(np.mean([scores[scores[:, 1] == group, 0].mean() for group in groups]))
         return super().headline(scores)
 
-    def answers(self, path: Path) -> list[LEvalAnswer]:
+    def check(self, examples: Sequence[EvalExample]) -> list[str]:
+        """Warn of references of which the scorer makes nothing, see `EvalTask.check`."""
+        is_readable, lack, outcome = readable_references(self._variant)
+        faulty = [example for example in examples if not is_readable(example.answers[0])]
+        if not faulty:
+            return []
+        return [
+            f"{len(faulty)} of {len(examples)} references hold no {lack}, so that {outcome}: first "
+            f"{faulty[0].answers[0]!r:.60} of {faulty[0].id}"
+        ]
+
+    def answers(self, path: Path, system: str | None = None) -> list[LEvalAnswer]:
         """Read a prediction file in L-Eval's own format.
 
         Args:
-            path: A file whose lines have ``gt``, ``evaluation`` and a field that ends in ``_pred``.
+            path: A file whose lines have ``gt``, ``evaluation`` and a field ``SYSTEM_pred``.
+            system: Whose answers to read where a file holds those of several systems.
 
         Returns:
             Its answers, without those for human or model judges.
 
         Raises:
-            TaskError: The file is malformed, or none of its answers is scored by a metric.
+            TaskError: The file is malformed, it holds answers of other or of several systems, or none of its answers
+                is scored by a metric.
         """
         records = read_records(path)
-        field = next((name for name in records[0].fields if "_pred" in name), None)
-        if field is None:
-            raise records[0].error(
-                "have a field such as 'SYSTEM_pred'", f"it has {', '.join(records[0].fields)}"
-            )
+        field = _prediction_field(records[0], system)
         answers = []
         for number, record in enumerate(records):
             if not self._is_measured(record):
@@ -251,10 +262,6 @@ class LEvalTask(EvalTask):
         source = f"leval/{self._variant}/{hashlib.sha256(document.encode()).hexdigest()[:16]}"
         made = []
         for index, (question, reference) in enumerate(zip(questions, references, strict=True)):
-            if not question.strip() or not reference.strip():
-                raise record.error(
-                    "have no empty instruction and no empty output", f"number {index + 1} is empty"
-                )
             n_words = len(reference.split()) if self._length else None
             golds = self._golds(reference, record)
             for half, gold in enumerate(golds):
@@ -277,7 +284,32 @@ class LEvalTask(EvalTask):
         return made
 
     def _golds(self, reference: str, record: Record) -> tuple[str, ...]:
-        return _halves(reference, record) if self._variant == "sci_fi" else (reference,)
+        if self._variant != "sci_fi":
+            return (reference,)
+        golds = _halves(reference, record)
+        if not all(golds):
+            raise record.error(
+                f"hold a reference for the document and one for the world, such as 'true {FACT} false]'",
+                f"it holds {reference!r:.60}",
+            )
+        return golds
+
+
+def _prediction_field(record: Record, system: str | None) -> str:
+    """Return the name of the field that holds the answers."""
+    fields = [name for name in record.fields if name.endswith(_PREDICTION)]
+    if not fields:
+        raise record.error("have a field such as 'SYSTEM_pred'", f"it has {', '.join(record.fields)}")
+    systems = ", ".join(name.removesuffix(_PREDICTION) for name in fields)
+    if system is not None and f"{system}{_PREDICTION}" not in fields:
+        raise record.error(f"hold answers of the system {system!r}", f"it holds those of {systems}")
+    if system is None and len(fields) > 1:
+        raise record.error(
+            "hold answers of one system",
+            f"it holds those of {systems}",
+            "Name the one you mean with --system.",
+        )
+    return fields[0] if system is None else f"{system}{_PREDICTION}"
 
 
 def _halves(text: str, record: Record) -> tuple[str, str]:

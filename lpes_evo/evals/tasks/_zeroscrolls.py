@@ -1,7 +1,7 @@
 """ZeroSCROLLS (https://arxiv.org/abs/2305.14196): ten tasks over long texts, asked without examples."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from lpes_evo.evals.metrics import (
     concordance_index,
     exponential_similarity,
     geometric_mean,
+    has_rouge_words,
     letter_accuracy,
     listed_numbers,
+    normalize_answer,
     option_letter,
     percentage,
     rouge,
@@ -28,11 +30,29 @@ HUB = "tau/zero_scrolls"
 
 @dataclass(frozen=True)
 class _Metric:
+    """How a task is scored.
+
+    Attributes:
+        name: What the score is called.
+        score: Scores an output against references.
+        is_reference: Whether a text can be a reference; others are refused.
+        reference: What such a text is.
+        parts: Names of the numbers that ``score`` gives.
+        counts: Whether an output can score above 0 with a reference.
+        lack: What the others lack.
+    """
+
     name: str
     score: Callable[[str, tuple[str, ...]], tuple[float, ...]]
     is_reference: Callable[[str], bool] = bool
     reference: str = "text"
     parts: tuple[str, ...] = ("score",)
+    counts: Callable[[str], bool] = bool
+    lack: str = "text"
+
+
+def _has_words(text: str) -> bool:
+    return bool(normalize_answer(text))
 
 
 def _f1(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
@@ -64,8 +84,14 @@ def _is_order(text: str) -> bool:
     return bool(numbers) and sorted(numbers) == list(range(1, len(numbers) + 1))
 
 
-_ROUGE = _Metric("ROUGE geometric mean", rouge, parts=("ROUGE-1", "ROUGE-2", "ROUGE-L"))
-_F1 = _Metric("F1", _f1)
+_ROUGE = _Metric(
+    "ROUGE geometric mean",
+    rouge,
+    parts=("ROUGE-1", "ROUGE-2", "ROUGE-L"),
+    counts=has_rouge_words,
+    lack="word of Latin letters or digits",
+)
+_F1 = _Metric("F1", _f1, counts=_has_words, lack="word but articles")
 _ACCURACY = _Metric("accuracy", _accuracy, _has_letter, "a letter from A to D")
 _SIMILARITY = _Metric("exponential similarity", _similarity, _has_percentage, "a percentage such as 62%")
 _CONCORDANCE = _Metric("concordance index", _concordance, _is_order, "an order of the numbers from 1 on")
@@ -139,6 +165,16 @@ class ZeroScrollsTask(EvalTask):
     def headline(self, scores: npt.NDArray[np.float64]) -> float:
         """Return the mean, or the geometric mean of the three mean ROUGE scores, see `EvalTask.headline`."""
         return geometric_mean(scores) if len(self.parts) == 3 else super().headline(scores)
+
+    def check(self, examples: Sequence[EvalExample]) -> list[str]:
+        """Warn of questions none of whose references an output can match, see `EvalTask.check`."""
+        faulty = [example for example in examples if not any(map(self._scorer.counts, example.answers))]
+        if not faulty:
+            return []
+        return [
+            f"{len(faulty)} of {len(examples)} questions have references without a {self._scorer.lack}, so that every "
+            f"output scores 0: first {faulty[0].id}"
+        ]
 
     def _records(self, folder: Path | None) -> list[Record]:
         if self._hub:
