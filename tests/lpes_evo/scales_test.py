@@ -94,6 +94,14 @@ def test_a_missing_file_is_named(tmp_path):
         load_scales(tmp_path / "nothing.json")
     with pytest.raises(ScalesError, match="cannot be read: No such file"):
         load_scales(tmp_path)
+    with pytest.raises(ScalesError, match="cannot be read: File name too long"):
+        load_scales(tmp_path / ("a" * 300))
+
+
+def test_a_file_nested_too_deeply_is_refused(path):
+    path.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ScalesError, match="to be JSON, but it is not: "):
+        load_scales(path)
 
 
 def test_scales_are_checked_as_arrays():
