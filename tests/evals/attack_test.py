@@ -1,12 +1,15 @@
 """What a fresh attacker found, each as a promise."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
-from lpes_evo.errors import JournalError, TaskError
-from lpes_evo.evals import EvalConfig, EvalExample, EvalFolder, EvalTask, compare_evaluations
+from lpes_evo.errors import ConfigError, JournalError, TaskError
+from lpes_evo.evals import EvalConfig, EvalExample, EvalFolder, EvalTask, compare_evaluations, load_results
+from lpes_evo.evals._answers import answer_key
+from lpes_evo.evals._compare import _read_records
 from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._run import _load_scales
 from lpes_evo.evals._statistics import score_interval
@@ -119,3 +122,42 @@ def test_evaluations_that_asked_in_different_ways_are_not_compared(tmp_path, mon
     monkeypatch.setattr("lpes_evo.evals._compare.load_results", lambda _path: nothing)
     with pytest.raises(JournalError, match="asked for in one way, .*'over_length': 'cut'"):
         compare_evaluations(*folders)
+
+
+def test_names_with_a_slash_keep_their_answers_apart():
+    keys = {
+        answer_key(*names)
+        for names in itertools.product(
+            ("a", "a/b", "a%2Fb", "a%"), ("c", "b/c", "b"), ("d", "c/d", "b/c/d", "%")
+        )
+    }
+    assert len(keys) == 4 * 3 * 4
+    assert answer_key("untouched", "kv:25+drawn", "kv/report/0") == "untouched/kv:25+drawn/kv/report/0"
+
+
+def test_files_nested_too_deeply_are_one_line(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    (tmp_path / "results.json").write_text(deep)
+    with pytest.raises(JournalError, match="results.json to be JSON, but it is not"):
+        load_results(tmp_path)
+    (tmp_path / "answers.jsonl").write_text(f"{{}}\n{deep}\n")
+    with pytest.raises(JournalError, match="every line of .*answers.jsonl to be an answer with a key"):
+        _read_records(tmp_path / "answers.jsonl")
+
+
+def test_a_name_that_is_too_long_is_no_evaluation(tmp_path):
+    with pytest.raises(JournalError, match="it cannot be read: File name too long"):
+        load_results(tmp_path / ("a" * 300))
+
+
+def test_a_task_with_a_long_name_has_its_picture(tmp_path):
+    pictures = {EvalFolder(tmp_path).picture("a" * length) for length in (5, 300, 301)}
+    assert len(pictures) == 3
+    for path in pictures:
+        path.write_bytes(b"")
+
+
+def test_shots_that_no_task_takes_are_refused():
+    with pytest.raises(ConfigError, match="expected shots only with mmlu, ceval-valid or an lm: task"):
+        EvalConfig(tasks=("recall",), shots=2)
+    assert EvalConfig(tasks=("recall", "lm:arc"), shots=2).shots == 2

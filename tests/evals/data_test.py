@@ -68,6 +68,20 @@ def test_a_damaged_archive_is_one_line(tmp_path, name):
         read_records(path, "validation.jsonl")
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_with_a_damaged_member_is_one_line(tmp_path, packing):
+    path = tmp_path / "rows.zip"
+    with zipfile.ZipFile(path, "w", packing) as file:
+        file.writestr("rows/validation.jsonl", LINES * 200)
+    assert len(read_records(path, "validation.jsonl")) == 400
+    data = bytearray(path.read_bytes())
+    start = data.index(b"validation.jsonl") + len("validation.jsonl")
+    data[start + 4 : start + 60] = b"\xff" * 56
+    path.write_bytes(data)
+    with pytest.raises(TaskError, match="reading it failed.*Download it again"):
+        read_records(path, "validation.jsonl")
+
+
 def test_an_archive_without_the_split_says_what_it_holds(tmp_path):
     path = tmp_path / "rows.zip"
     with zipfile.ZipFile(path, "w") as file:

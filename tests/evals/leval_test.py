@@ -151,3 +151,42 @@ def test_a_reference_of_science_fiction_without_fact_is_an_error(tmp_path):
 def test_the_problems_of_gsm_need_no_document(tmp_path):
     write(tmp_path, "gsm100", [line("12", input="")])
     assert len(LEvalTask("gsm100").examples(DataRequest(folder=tmp_path))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "warning"),
+    [
+        ("tpo", "see B", "no option letter in the first word, so that A counts as right"),
+        ("coursera", "all", "no option letter in the first word, so that A counts as right"),
+        ("gsm100", "twelve", "no number, so that only an output without one is right"),
+        ("codeU", ", '", "no output of code, so that only an empty output is right"),
+        (
+            "topic_retrieval_longchat",
+            "...",
+            "no word but articles, so that only an output without one is right",
+        ),
+        ("sci_fi", "True [fact: unknown]", "no plain true or false, so that no output is right"),
+        ("narrative_qa", "A", "no word but articles, so that every output scores 0"),
+        ("news_summ", "\u65b0\u805e", "no word of Latin letters or digits, so that every output scores 0"),
+    ],
+)
+def test_references_that_the_scorer_cannot_read_are_counted_in_a_warning(tmp_path, name, reference, warning):
+    good = {"sci_fi": "True [fact: False]", "gsm100": "12"}.get(name, "B")
+    write(tmp_path, name, [line(good, n_questions=3), line(reference, n_questions=2)])
+    task = LEvalTask(name)
+    made = task.examples(DataRequest(folder=tmp_path))
+    (found,) = task.check(made)
+    assert found.startswith(f"2 of {len(made)} references hold {warning}: first ")
+    assert "leval/" + name + "/1/0" in found
+    assert not task.check(made[:3])
+    (faulty, *_) = [example for example in made if example.id in found]
+    right = [answer for answer in ("true", "A", "12", "B", "") if task.score(answer, faulty)[0] == 100]
+    assert right == (["A"] if "A counts" in warning else [""] if "only" in warning else [])
+
+
+def test_a_reference_of_science_fiction_without_one_of_its_halves_is_refused(tmp_path):
+    write(tmp_path, "sci_fi", [line("True [fact: False]"), line("[fact: False]")])
+    with pytest.raises(
+        TaskError, match=r"line 2 of .*a reference for the document and one for the world, .*but it ho"
+    ):
+        LEvalTask("sci_fi").examples(DataRequest(folder=tmp_path))

@@ -156,3 +156,11 @@ def test_real_questions_give_ten_documents_without_a_leak(real_data):
         answers = [metrics.normalize_answer(answer) for answer in example.answers]
         assert not any(answer and answer in rest for answer in answers), example.id
         assert example.prompt.count("\nDocument [") == 10
+
+
+@pytest.mark.parametrize("answers", [[""], ["Name1x", " "]])
+def test_an_empty_answer_is_refused_since_every_output_contains_it(tmp_path, answers):
+    write(tmp_path / "nq-open-oracle.jsonl", [question(0), question(1, answers)])
+    message = "line 2 of .*nq-open-oracle.jsonl to hold no empty text in the field 'answers', but number"
+    with pytest.raises(TaskError, match=f"{message} {len(answers)} is empty"):
+        MdqaTask(2).examples(DataRequest(folder=tmp_path))

@@ -143,3 +143,64 @@ def test_warnings_of_the_task_are_shown(tmp_path):
     file = write(tmp_path / "answers.jsonl", [{"id": example.id, "output": "x"} for example in made])
     shown = run("mdqa:2", file, "--data", tmp_path, "--positions", "0")
     assert "warning: 2 accepted answers are empty once normalised" in shown.stdout
+
+
+@pytest.mark.parametrize("gold", ["[fact: False]", "True [fact: ]", "True [fact:"])
+def test_a_reference_of_science_fiction_without_one_of_its_halves_is_refused(tmp_path, gold):
+    rows = [{"gt": gold, "model_pred": "True [fact: False]", "evaluation": "exam"}]
+    with pytest.raises(
+        TaskError, match="line 1 of .*to hold a reference for the document and one for the world"
+    ):
+        score_predictions("leval:sci_fi", write(tmp_path / "sci_fi.pred.jsonl", rows))
+
+
+def test_references_that_the_scorer_cannot_read_are_counted_in_a_warning(tmp_path):
+    rows = [{"gt": gold, "model_pred": "A", "evaluation": "exam"} for gold in ("A", "none", "see A")]
+    file = write(tmp_path / "tpo.pred.jsonl", rows)
+    assert (
+        score_predictions("leval:tpo", file).warnings[0].startswith("2 of 3 references hold no option letter")
+    )
+    assert "warning: 2 of 3 references hold no option letter" in run("leval:tpo", file).stdout
+
+
+def test_a_file_of_two_systems_is_scored_for_the_one_that_is_named(tmp_path):
+    rows = [{"gt": "A", "one_pred": "A", "two_pred": answer, "evaluation": "exam"} for answer in "AB"]
+    file = write(tmp_path / "tpo.pred.jsonl", rows)
+    with pytest.raises(
+        TaskError, match="answers of one system, but it holds those of one, two. Name .* --system"
+    ):
+        score_predictions("leval:tpo", file)
+    with pytest.raises(TaskError, match="answers of the system 'three', but it holds those of one, two"):
+        score_predictions("leval:tpo", file, system="three")
+    assert [score_predictions("leval:tpo", file, system=name).score for name in ("one", "two")] == [
+        100.0,
+        50.0,
+    ]
+    assert "50.0000" in run("leval:tpo", file, "--system", "two").stdout
+
+
+@pytest.mark.parametrize(
+    "options", [("--limit", 3), ("--seed", 0), ("--positions", "0"), ("--data", "."), ("--partial",)]
+)
+def test_options_that_mean_nothing_to_a_file_of_l_eval_are_refused(tmp_path, options):
+    rows = [{"gt": "A", "model_pred": "A", "evaluation": "exam"}]
+    file = write(tmp_path / "tpo.pred.jsonl", rows)
+    result = run("leval:tpo", file, *options)
+    assert isinstance(result.exception, TaskError)
+    assert "Expected no data, positions, limit, seed or --partial with" in str(result.exception)
+
+
+def test_a_system_is_named_only_for_a_file_of_l_eval(tmp_path):
+    file = write(tmp_path / "answers.jsonl", needle_rows())
+    with pytest.raises(TaskError, match="Expected --system only with a file in L-Eval's own format"):
+        score_predictions("needle:4", file, REQUEST, system="mine")
+
+
+def test_a_name_that_is_too_long_is_no_file(tmp_path):
+    name = "a" * 300
+    with pytest.raises(TaskError, match="there is no file .*aaa"):
+        score_predictions("needle:4", tmp_path / name)
+    with pytest.raises(TaskError, match="there is no file aaa"):
+        score_predictions(f"{name}.py:Task", tmp_path / name)
+    with pytest.raises(TaskError, match="but there is no such folder"):
+        score_predictions("mdqa:2", write(tmp_path / "x", [{}]), DataRequest(tmp_path / name))

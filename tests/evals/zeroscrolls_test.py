@@ -141,3 +141,22 @@ def test_one_id_with_two_inputs_is_an_error(tmp_path):
 def test_a_missing_file_says_what_is_looked_for(tmp_path):
     with pytest.raises(TaskError, match=r"qasper\.zip or qasper/validation\.jsonl or .*parquet"):
         ZeroScrollsTask("qasper").examples(DataRequest(folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "lack"),
+    [
+        ("qasper", "The", "word but articles"),
+        ("gov_report", "\u5e74\u5ea6", "word of Latin letters or digits"),
+    ],
+)
+def test_references_that_no_output_matches_are_counted_in_a_warning(tmp_path, name, output, lack):
+    rows = [row(name, 0), row(name, 1, output=output), row(name, 2, output=output)]
+    # A second reference that can be matched helps.
+    write_zip(tmp_path, name, [*rows, row(name, 2, pid="q2_1")])
+    task = ZeroScrollsTask(name)
+    made = task.examples(DataRequest(folder=tmp_path))
+    assert task.check(made) == [
+        f"1 of 3 questions have references without a {lack}, so that every output scores 0: first q1"
+    ]
+    assert not task.check(made[:1])
