@@ -147,7 +147,7 @@ def evaluate(
                 "with an evaluation."
             )
         config = EvalConfig(**(given | {"model": given_model}))
-        name = f"eval-{Path(model).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+        name = f"eval-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = EvalFolder(output or Path("runs") / name)
         folder.create(config)
     results = _finished(folder) if resume is not None else None

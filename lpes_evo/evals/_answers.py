@@ -113,7 +113,7 @@ def collect_answers(
             n_failures = n_failures + 1 if failed else 0
             n_failed += failed
             key = answer_key(batch.arm.name, batch.planned.task.name, example.id)
-            journal.append(_failure_key(journal, key) if failed else key, record)
+            journal.append(_new_failure_key(journal, key) if failed else key, record)
             if n_failures >= _MOST_FAILURES:
                 raise EvaluationError(
                     f"Expected examples that can be answered, but {n_failures} in a row failed, last {example.id!r} "
@@ -164,18 +164,22 @@ def _record(planned: PlannedTask, example: EvalExample, answer: Answer) -> dict[
     return record if error is None else record | {"status": "failed", "error": error}
 
 
-def _failure_key(journal: Journal, key: str) -> str:
-    """Return a key of its own for a failure, so that the answer itself stays missing."""
-    number = 1
-    while journal.get(f"failure {number} of {key}") is not None:
-        number += 1
+def failure_key(key: str, number: int) -> str:
+    """Return the key of a failure of an answer by its number from 1; the answer itself stays missing."""
     return f"failure {number} of {key}"
+
+
+def _new_failure_key(journal: Journal, key: str) -> str:
+    number = 1
+    while journal.get(failure_key(key, number)) is not None:
+        number += 1
+    return failure_key(key, number)
 
 
 def last_failure(journal: Journal, key: str) -> str | None:
     """Return the last line of the newest failure of an answer, or ``None`` where there is none."""
     found, number = None, 1
-    while (record := journal.get(f"failure {number} of {key}")) is not None:
+    while (record := journal.get(failure_key(key, number))) is not None:
         found, number = _last_line(str(record.get("error"))), number + 1
     return found
 

@@ -3,16 +3,17 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lpes_evo.errors import JournalError
-from lpes_evo.evals._answers import answer_key, read_answer
+from lpes_evo.evals._answers import answer_key, failure_key, read_answer
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questions
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
 from lpes_evo.evals._task_calls import headline_of
+from lpes_evo.problems import data_hash
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
         One comparison for each task and arm of both.
 
     Raises:
-        JournalError: An evaluation is unfinished or damaged, they share no task and arm, or their data differ and
-            ``force`` is not set.
+        JournalError: An evaluation is unfinished or damaged, they share no task and arm, their data differ and
+            ``force`` is not set, or the data of the first have changed since.
         TaskError: The data of the first evaluation are missing.
     """
     here, there = load_results(folder.path), load_results(other.path)
@@ -105,6 +106,8 @@ def _compare(
 ) -> Comparison:
     found = None
     same = mine.data == their.data
+    if same and drawn is not None:
+        _check_unchanged(mine, drawn, folder, arm, records[0])
     if same:
         sides = [
             _scored(place.answers, lines, arm, mine.name, drawn)
@@ -115,6 +118,27 @@ def _compare(
     return Comparison(
         mine.name, arm, mine.arms[arm].overall.score, their.arms[arm].overall.score, same, found
     )
+
+
+def _check_unchanged(
+    mine: TaskResult,
+    drawn: DrawnTask,
+    folder: EvalFolder,
+    arm: str,
+    records: dict[str, dict[str, Any]],
+) -> None:
+    """Check that the examples drawn now are those that were asked; their sources come from them."""
+    keys = {example.id: answer_key(arm, mine.name, example.id) for example in drawn.examples}
+    asked = [
+        example
+        for example in drawn.examples
+        if keys[example.id] in records or failure_key(keys[example.id], 1) in records
+    ]
+    if data_hash(cast("Any", asked)) != mine.data:
+        raise JournalError(
+            f"Expected the data of {mine.name!r} to be as they were when {folder.path} was made, but they have changed "
+            "since. Restore the files, or evaluate anew."
+        )
 
 
 def _scored(

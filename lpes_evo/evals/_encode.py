@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lpes_evo.errors import ModelError
 from lpes_evo.evals._task import EvalExample
+from lpes_evo.evals._task_calls import error_text
 from lpes_evo.problems import EncodedExample, Example
 from lpes_evo.problems._encode import PromptTexts
 
@@ -92,13 +94,15 @@ class PromptEncoder:
 
         Returns:
             The encoded example; its facts hold a refusal where it does not fit.
+
+        Raises:
+            ModelError: The model's chat template refuses the prompt.
         """
         if mode == "likelihood":
             return self._encode_text(example)
-        texts = PromptTexts(self.tokenizer, self.chat_template)
         # An answer that is a space leaves the text before it as it is.
         answer = example.answers[0] if mode == "teacher forcing" else " "
-        before = texts.before(Example(example.id, 0.0, example.prompt, answer, "", example.answer_prefix))
+        before, front = self._render(example, answer)
         ids, offsets = self._tokenize(before)
         answer_ids: list[int] = []
         n_answer = example.max_new_tokens
@@ -107,7 +111,6 @@ class PromptEncoder:
             boundary = _n_common(ids, whole)
             ids, offsets, answer_ids = ids[:boundary], offsets[:boundary], whole[boundary:]
             n_answer = len(answer_ids)
-        front = texts.front
         excess = len(front) + len(ids) + n_answer - self.max_length
         n_unknown = self._n_unknown(ids)
         gold_lost, n_cut, refusal = False, 0, None
@@ -123,6 +126,22 @@ class PromptEncoder:
             (row,),
             PromptFacts(example.id, n_prompt, n_answer, n_cut, gold_lost, n_unknown, refusal),
         )
+
+    def _render(self, example: EvalExample, answer: str) -> tuple[str, list[int]]:
+        """Return the text up to the answer, and the special tokens before it."""
+        try:
+            texts = PromptTexts(self.tokenizer, self.chat_template)
+            asked = Example(example.id, 0.0, example.prompt, answer, "", example.answer_prefix)
+            return texts.before(asked), texts.front
+        except (
+            Exception
+        ) as error:  # a chat template is a program of the model's makers, and can raise anything
+            if not self.chat_template or not getattr(self.tokenizer, "chat_template", None):
+                raise
+            raise ModelError(
+                f"Expected the chat template of the model to render the prompt of {example.id!r:.80}, but it raised "
+                f"{error_text(error)}. Leave the template out with --no-chat-template."
+            ) from error
 
     def _tokenize(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of a text, and the characters that each stands for where the tokenizer tells them."""

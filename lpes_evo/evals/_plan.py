@@ -155,12 +155,14 @@ def _remedy(drawn: DrawnTask, config: EvalConfig, refused: Sequence[str]) -> str
     may_be_cut = drawn.mode != "likelihood" and any(
         example.cut is not None for example in drawn.examples if example.id in set(refused)
     )
-    if config.over_length == "error" and may_be_cut:
-        return "Skip such examples with --over-length skip, or cut their documents with --over-length cut."
-    if config.over_length == "error" and len(refused) < len(drawn.examples):
+    are_all = len(refused) == len(drawn.examples)
+    if may_be_cut and config.over_length != "cut":
+        skip = "" if are_all else "Skip such examples with --over-length skip, or cut"
+        return f"{skip or 'Cut'} their documents with --over-length cut."
+    if not are_all:
         return "Skip such examples with --over-length skip; no part of them may be cut."
     if drawn.mode == "likelihood":
-        return "Give longer texts where one is too short, and a larger window or shorter texts where one is too long."
+        return "Give texts of two tokens at least that fit the window of the model."
     return "Make the task smaller, or choose a model with a larger window."
 
 

@@ -1,12 +1,22 @@
+import functools
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from tokenizers import processors
 
-from lpes_evo.errors import EvaluationError, JournalError, ScalesError, TaskError
-from lpes_evo.evals import EvalConfig, EvalFolder, compare_evaluations, load_results, run_evaluation
+from lpes_evo._cli_eval import evaluate as evaluate_command
+from lpes_evo.errors import EvaluationError, JournalError, ModelError, ScalesError, TaskError
+from lpes_evo.evals import (
+    EvalConfig,
+    EvalFolder,
+    compare_evaluations,
+    load_results,
+    markdown_table,
+    run_evaluation,
+)
 from lpes_evo.evals import _target as target_module
 from lpes_evo.evals._arms import LpesArm, UntouchedArm
 from lpes_evo.evals._plan import draw_tasks
@@ -14,6 +24,7 @@ from lpes_evo.evals._target import EvalTarget, answer_batch
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.scales import Scales
+from tests.conftest import build_llama, build_tokenizer
 
 POINTS = ((0.0, 0.9), (0.0, 2.8), (5.0, 2.7), (5.0, 2.6))
 
@@ -70,6 +81,13 @@ class Text(Base):
 
     def headline(self, scores):
         return float(scores[:, 0].sum() / scores[:, 1].sum())
+
+
+class Continued(Text):
+    name = "continued"
+
+    def examples(self, request):
+        return [EvalExample(f"t{n}", prompt="3 4", answers=("5 " * (3 if n else 90),)) for n in range(4)]
 
 
 class Forced(Base):
@@ -304,8 +322,84 @@ def test_a_long_example_is_refused_by_default(tmp_path, tasks_file):
         TaskError, match=r"but 2 of 6 do not, first 'q4': it is 1 tokens longer.*--over-length skip"
     ):
         evaluate(configured(f"{tasks_file}:Plain", max_length=17), tmp_path / "out")
-    with pytest.raises(TaskError, match="but 6 of 6 do not.*Make the task smaller"):
-        evaluate(configured(f"{tasks_file}:Plain", max_length=5, over_length="skip"), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("task", "window", "over_length", "message"),
+    [
+        ("Plain", 5, "error", "but 6 of 6 do not.* included. Cut their documents with --over-length cut"),
+        ("Plain", 5, "skip", "but 6 of 6 do not.* included. Cut their documents with --over-length cut"),
+        ("Plain", 5, "cut", "but 6 of 6 do not.*its document has only .*Make the task smaller"),
+        ("Continued", 64, "error", "but 1 of 4 do not.* Skip such examples .*; no part of them may be cut"),
+        ("Continued", 3, "cut", "but 4 of 4 do not.* Give texts of two tokens at least that fit the window"),
+    ],
+)
+def test_the_remedy_for_a_long_example_is_one_that_helps(
+    tmp_path, tasks_file, task, window, over_length, message
+):
+    config = configured(f"{tasks_file}:{task}", max_length=window, over_length=over_length)
+    with pytest.raises(TaskError, match=message):
+        evaluate(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize("task", ["Plain", "Text", "Forced"])
+def test_the_size_of_batches_changes_no_table(tmp_path, tasks_file, task):
+    settings = {"limit": 6, "teacher_forcing": task == "Forced", "max_length": 64 if task == "Text" else None}
+    tables = [
+        markdown_table(
+            evaluate(
+                configured(f"{tasks_file}:{task}", batch_tokens=budget, **settings), tmp_path / str(budget)
+            )
+        )
+        for budget in (64, 8192)
+    ]
+    assert tables[0] == tables[1]
+    assert {line["n_rows"] for line in lines(tmp_path / "8192")} != {
+        line["n_rows"] for line in lines(tmp_path / "64")
+    }
+
+
+@pytest.fixture(scope="module")
+def bare_model(tmp_path_factory):
+    """The folder of a model that has no chat template, no padding, and nothing that begins or ends a text."""
+    folder = tmp_path_factory.mktemp("models") / "bare"
+    model = build_llama()
+    for config in (model.config, model.generation_config):
+        config.eos_token_id = config.bos_token_id = config.pad_token_id = None
+    model.save_pretrained(folder)
+    tokenizer = build_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.Sequence([])
+    tokenizer.bos_token = tokenizer.eos_token = None
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_model_without_special_tokens_or_template_answers_to_the_last_token_it_may(
+    tmp_path, tasks_file, bare_model
+):
+    config = configured(
+        f"{tasks_file}:Plain", f"{tasks_file}:Continued", model={"name": str(bare_model)}, batch_tokens=60
+    )
+    results = evaluate(config, tmp_path / "out")
+    assert results.facts["ends"] == []
+    assert [(task.n_examples, task.arms["untouched"].n_failed) for task in results.tasks] == [(6, 0), (4, 0)]
+    answers = lines(tmp_path / "out")
+    assert {line["n_output"] for line in answers if "/plain/" in line["key"]} == {3}
+    assert 2 in {line["n_rows"] for line in answers if "/plain/" in line["key"]}
+    # Bytes are the tokens, and nothing stands before them.
+    assert [line["n_prompt"] for line in answers if "/plain/q0" in line["key"]] == [len("3 4 5 6 7 8")]
+
+
+def test_a_chat_template_that_refuses_a_prompt_is_one_line(tmp_path, tasks_file, bare_model):
+    import shutil
+
+    folder = shutil.copytree(bare_model, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
+    message = "chat template of the model to render the prompt of 'q0', but it raised .*no system role. Leave .*--no-ch"
+    with pytest.raises(ModelError, match=message):
+        evaluate(configured(f"{tasks_file}:Plain", model={"name": str(folder)}), tmp_path / "out")
+    settings = {"model": {"name": str(folder)}, "chat_template": False}
+    assert evaluate(configured(f"{tasks_file}:Plain", **settings), tmp_path / "without").tasks
 
 
 def test_words_that_the_model_cannot_read_are_refused(tmp_path):
@@ -406,6 +500,35 @@ def test_two_evaluations_are_compared_example_by_example(tmp_path, scales_file):
     evaluate(configured("recall:20"), tmp_path / "strange")
     with pytest.raises(JournalError, match="but they share none"):
         compare_evaluations(EvalFolder(tmp_path / "first"), EvalFolder(tmp_path / "strange"))
+
+
+def test_a_comparison_of_other_data_is_refused_on_the_command_line_unless_it_is_forced(tmp_path, capsys):
+    for seed in (0, 1):
+        evaluate(configured("recall:20", seed=seed), tmp_path / str(seed))
+    show = functools.partial(evaluate_command, resume=tmp_path / "0", against=tmp_path / "1")
+    with pytest.raises(
+        JournalError, match="the data of recall:20 differ: .* or --force to see the scores side by"
+    ):
+        show()
+    show(force=True)
+    shown = capsys.readouterr().out
+    assert "different data" in shown
+    assert "here minus there" in shown
+
+
+def test_data_that_changed_after_an_evaluation_are_not_compared(tmp_path, tasks_file):
+    config = configured(f"{tasks_file}:Trap")
+    for name in ("first", "second"):
+        evaluate(config, tmp_path / name)
+    folders = EvalFolder(tmp_path / "first"), EvalFolder(tmp_path / "second")
+    assert compare_evaluations(*folders)[0].difference.n == 4
+    tasks_file.write_text(
+        TASKS.replace('source=f"s{n}",\n                        position', 'source="",\n position')
+    )
+    with pytest.raises(
+        JournalError, match="data of 'trap' to be as they were when .*first was made, but they have"
+    ):
+        compare_evaluations(*folders)
 
 
 def test_a_folder_with_another_evaluation_or_a_search_is_not_overwritten(tmp_path):

@@ -27,9 +27,17 @@ def readable_references(variant: str) -> tuple[Callable[[str], bool], str, str]:
     if variant == "gsm100":
         return lambda gold: bool(final_number(gold)), "number", "only an output without one is right"
     if variant == "codeU":
-        return lambda gold: bool(code_reference(gold).strip()), "output of code", "only an empty output is right"
+        return (
+            lambda gold: bool(code_reference(gold).strip()),
+            "output of code",
+            "only an empty output is right",
+        )
     if variant == "topic_retrieval_longchat":
-        return lambda gold: bool(normalize_answer(gold)), "word but articles", "only an output without one is right"
+        return (
+            lambda gold: bool(normalize_answer(gold)),
+            "word but articles",
+            "only an output without one is right",
+        )
     if variant == "sci_fi":
         return _is_truth, "plain true or false", "no output is right"
     if variant.endswith("_qa") or variant == "natural_question":
