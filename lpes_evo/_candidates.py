@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
+import numpy as np
 from deap import tools
 
 from lpes_evo._breeding import Breeder
 from lpes_evo._randomness import isolated_random
-from lpes_evo._surrogate import Evidence
+from lpes_evo._surrogate import Evidence, Surrogate
 from lpes_evo._survival import Survivors, ranked
 from lpes_evo.config import SearchSettings
 from lpes_evo.evaluation import Evaluation
@@ -131,8 +132,7 @@ class CandidateLine:
         if number < len(self._first):
             genome, curve = self._first[number], self._first_curves[number]
         else:
-            guide = self._evidence.surrogate() if self._evidence is not None else None
-            genome, curve = self._breeder.offspring(self.survivors.population, self._known, guide)
+            genome, curve = self._breeder.offspring(self.survivors.population, self._known, self._guide())
         generation = self._generation_of(number)
         candidate = Candidate(genome, curve, curve not in self._known, generation, self._scores_to_beat())
         self._n_idle = 0 if candidate.is_new else self._n_idle + 1
@@ -140,6 +140,14 @@ class CandidateLine:
         self._n_made += 1
         self._line.append(candidate)
         return candidate
+
+    def _guide(self) -> Surrogate | None:
+        """Return what tells offspring apart: a model of what is told that expects what is on its way."""
+        surrogate = self._evidence.surrogate() if self._evidence is not None else None
+        if surrogate is None:
+            return None
+        pending = [np.frombuffer(candidate.curve) for candidate in self._line if candidate.is_new]
+        return surrogate.expecting(np.array(pending))
 
     def _advance(self) -> None:
         """Go along the line as far as evaluations are known; in steady-state, refill it after every one."""

@@ -1,5 +1,6 @@
 """A cheap model of the fitness, which tells offspring that are worth an evaluation from those that are not."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -77,26 +78,50 @@ class Surrogate:
     ) -> None:
         # The best points matter most, and the cost grows with the cube of their number.
         kept = np.sort(np.argsort(-fitness, kind="stable")[:_MOST_POINTS])
+        values, self._uncertain = fitness[kept], variances[kept]
         self._points = np.log(curves[kept])
-        values, uncertain = fitness[kept], variances[kept]
         self._centre = float(np.median(values))
-        known = values[uncertain == 0]
+        known = values[self._uncertain == 0]
         self._best = float(known.max() if len(known) else values.max())
-        residual = values - self._centre
-        spread = float(np.mean(residual**2))
+        self._residual = values - self._centre
+        spread = float(np.mean(self._residual**2))
         squared = _squared_distances(self._points, self._points)
         best_evidence = -np.inf
         for length, height, noise in itertools.product(_LENGTHS, _HEIGHTS, _NOISES) if spread > 0 else ():
             kernel = height * spread * np.exp(-squared / (2 * length**2))
-            kernel[np.diag_indices_from(kernel)] += noise * spread + uncertain
+            kernel[np.diag_indices_from(kernel)] += noise * spread + self._uncertain
             factor = cho_factor(kernel, lower=True)
-            weights = cho_solve(factor, residual)
-            evidence = float(-0.5 * residual @ weights - np.log(np.diag(factor[0])).sum())
+            weights = cho_solve(factor, self._residual)
+            evidence = float(-0.5 * self._residual @ weights - np.log(np.diag(factor[0])).sum())
             if evidence > best_evidence:
                 best_evidence = evidence
-                self._length, self._height = length, height * spread
+                self._length, self._height, self._noise = length, height * spread, noise * spread
                 self._factor, self._weights = factor, weights
         self._is_flat = best_evidence == -np.inf
+
+    def expecting(self, curves: npt.NDArray[np.float64]) -> "Surrogate":
+        """Return the model as it would be if some curves came to what it predicts of them.
+
+        So the next choice does not fall beside curves that are chosen already and whose fitness is not known yet (the
+        "kriging believer" of Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
+
+        Args:
+            curves: Curves, ``(n, n_layers)``.
+        """
+        if self._is_flat or not len(curves):
+            return self
+        there = copy.copy(self)
+        points = np.log(curves)
+        predicted = self._kernel(points, self._points) @ self._weights
+        there._points = np.concatenate([self._points, points])
+        there._residual = np.concatenate([self._residual, predicted])
+        there._uncertain = np.concatenate([self._uncertain, np.zeros(len(curves))])
+        there._best = max(self._best, self._centre + float(predicted.max()))
+        kernel = self._kernel(there._points, there._points)
+        kernel[np.diag_indices_from(kernel)] += self._noise + there._uncertain
+        there._factor = cho_factor(kernel, lower=True)
+        there._weights = cho_solve(there._factor, there._residual)
+        return there
 
     def best_of(self, curves: npt.NDArray[np.float64]) -> int:
         """Return the number of the curve with the largest expected improvement (Jones et al., 1998, eq. 15).
@@ -109,8 +134,7 @@ class Surrogate:
         """
         if self._is_flat:
             return 0
-        squared = _squared_distances(np.log(curves), self._points)
-        kernel = self._height * np.exp(-squared / (2 * self._length**2))
+        kernel = self._kernel(np.log(curves), self._points)
         mean = self._centre + kernel @ self._weights
         explained = np.einsum("ij,ji->i", kernel, cho_solve(self._factor, kernel.T))
         deviation = np.sqrt(np.maximum(self._height - explained, 1e-12 * self._height))
@@ -118,6 +142,14 @@ class Surrogate:
         improvement = deviation * (gain * ndtr(gain) + np.exp(-(gain**2) / 2) / np.sqrt(2 * np.pi))
         scale = improvement.max()
         return int(np.argmax(np.round(improvement / scale, _DIGITS))) if scale > 0 else int(np.argmax(mean))
+
+    def _kernel(
+        self, first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        covariances: npt.NDArray[np.float64] = self._height * np.exp(
+            -_squared_distances(first, second) / (2 * self._length**2)
+        )
+        return covariances
 
 
 def _squared_distances(

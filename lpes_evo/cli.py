@@ -1,4 +1,4 @@
-"""The command line: ``lpes-evo search``, ``show``, ``estimate``, ``eval`` and ``score``.
+"""The command line: ``lpes-evo search``, ``show``, ``estimate``, ``eval``, ``score`` and ``train-moice``.
 
 Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk), 2 bad input, 130 after SIGINT and 143
 after SIGTERM. Whatever ends a search, its finished evaluations are in the run folder and ``--resume`` goes on.
@@ -19,6 +19,7 @@ import typer
 import yaml
 
 from lpes_evo._cli_eval import evaluate
+from lpes_evo._cli_methods import train_moice
 from lpes_evo._cli_score import score
 from lpes_evo._consoles import console, error_console
 from lpes_evo.errors import ConfigError, LpesError
@@ -164,6 +165,7 @@ def estimate(
 
 app.command("eval")(evaluate)
 app.command()(score)
+app.command()(train_moice)
 
 
 def _load(

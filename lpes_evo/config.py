@@ -133,8 +133,8 @@ class SearchSettings(Settings):
         preselection: Genomes that are bred for each that is evaluated: the one from which a cheap model of the fitness
             over curves expects most. 1 evaluates whatever is bred. Several objectives and the random search have none.
         max_failures: Failed evaluations in a row that stop the run.
-        in_flight: Candidates of a steady-state search whose results may be outstanding at once; at least the number of
-            workers keeps all of them busy.
+        in_flight: Candidates of a steady-state search whose results may be outstanding at once. Twice the number of
+            workers keeps all of them busy; more than that learns later from each result.
         racing: Whether a candidate stops early when it is clearly worse than a parent, see `lpes_evo.racing`.
         race_level: Level of the test that stops a candidate.
         race_block: Sources of examples that are scored between two tests; where every source belongs to one set, that
@@ -152,9 +152,9 @@ class SearchSettings(Settings):
     tournament_size: int = Field(default=3, ge=1, strict=True)
     crossover_probability: float = Field(default=0.6, ge=0, le=1)
     mutation_probability: float = Field(default=0.8, ge=0, le=1)
-    preselection: int = Field(default=16, ge=1, le=1024, strict=True)
+    preselection: int = Field(default=64, ge=1, le=1024, strict=True)
     max_failures: int = Field(default=5, ge=1, strict=True)
-    in_flight: int = Field(default=16, ge=1, strict=True)
+    in_flight: int = Field(default=8, ge=1, strict=True)
     racing: bool = True
     race_level: float = Field(default=0.01, gt=0, lt=0.5)
     race_block: int = Field(default=1, ge=1, strict=True)

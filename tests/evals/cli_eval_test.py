@@ -49,18 +49,18 @@ def test_an_evaluation_leaves_its_products_and_prints_its_table(finished):
     assert tasks(path)[0]["arms"]["lpes"]["overall"]["n"] == 30
 
 
-@pytest.mark.parametrize("n_lines", [2, 30])
-def test_an_evaluation_killed_at_any_moment_resumes_and_repeats_nothing(finished, n_lines):
+def test_an_evaluation_killed_in_the_middle_resumes_and_repeats_nothing(finished, monkeypatch, capsys):
     straight, _ = finished
-    path = straight.parent / f"killed-{n_lines}"
+    monkeypatch.chdir(straight.parent)
+    path = straight.parent / "killed"
     process = start(*SMALL, "--output", path, cwd=straight.parent)
-    wait_for_lines(path / "answers.jsonl", n_lines, process)
+    wait_for_lines(path / "answers.jsonl", 12, process)
     process.kill()
     process.wait()
     before = (path / "answers.jsonl").read_text()
     before = before[: before.rfind("\n") + 1]
-    result = lpes_evo("eval", "--resume", path, "--devices", "in-process", cwd=straight.parent, check=0)
-    assert "minus untouched" in result.stdout
+    evaluate(resume=path, devices="in-process")
+    assert "minus untouched" in capsys.readouterr().out
     assert (path / "answers.jsonl").read_text().startswith(before)
     assert (path / "answers.jsonl").read_text() == (straight / "answers.jsonl").read_text()
     assert tasks(path) == tasks(straight)
@@ -86,20 +86,24 @@ def test_two_worker_processes_give_the_scores_of_one(finished):
     assert tasks(straight.parent / "two") == tasks(straight)
 
 
-def test_a_finished_evaluation_is_shown_and_compared_without_work(finished):
+def test_a_finished_evaluation_is_shown_and_compared_without_work(finished, monkeypatch, capsys):
     straight, _ = finished
+    monkeypatch.setattr("lpes_evo.models.load_model", None)
     answers = (straight / "answers.jsonl").stat().st_mtime_ns
-    result = lpes_evo("eval", "--resume", straight, "--against", straight, cwd=straight.parent, check=0)
-    assert "Loading" not in result.stdout
-    assert "here minus there" in result.stdout
-    assert "+0.000 [+0.000, +0.000]" in result.stdout
+    evaluate(resume=straight, against=straight)
+    shown = capsys.readouterr().out
+    assert "Loading" not in shown
+    assert "here minus there" in shown
+    assert "+0.000 [+0.000, +0.000]" in shown
     assert (straight / "answers.jsonl").stat().st_mtime_ns == answers
 
 
 def test_a_folder_with_an_evaluation_is_not_overwritten(finished):
     straight, _ = finished
-    result = lpes_evo(*SMALL, "--output", straight, cwd=straight.parent, check=2)
-    assert "is in use already" in result.stderr
+    config = (straight / "config.yaml").read_bytes()
+    with pytest.raises(LpesError, match="is in use already"):
+        evaluate("tiny", tasks="recall", output=straight)
+    assert (straight / "config.yaml").read_bytes() == config
 
 
 @pytest.mark.parametrize(
@@ -122,6 +126,7 @@ def test_a_folder_with_an_evaluation_is_not_overwritten(finished):
         ({"force": True}, "Expected --force only with --against"),
         ({"against": Path("missing")}, "Expected a finished evaluation with missing"),
         ({"resume": Path("x"), "seed": 1}, "but got tasks, seed, name too"),
+        ({"resume": Path("missing"), "model": None, "tasks": None}, "with config.yaml, but missing has none"),
         ({"output": Path("/proc/nothing/here")}, "Choose an --output"),
     ],
 )
@@ -134,18 +139,7 @@ def test_bad_input_is_refused_before_a_model_is_loaded(arguments, message, tmp_p
     assert raised.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["eval", "--resume", "missing"], "Expected a folder of an evaluation with config.yaml"),
-        (["eval", "no/such/model", "--tasks", "kv", "--limit", "1"], "no/such/model"),
-        (
-            ["eval", "tiny", "--tasks", "kv", "--limit", "1"],
-            "the embedded model knows only the task 'recall'",
-        ),
-    ],
-)
-def test_bad_input_gives_one_clear_line_and_exit_code_2(arguments, message, tmp_path):
-    result = lpes_evo(*arguments, cwd=tmp_path, check=2)
-    assert message in result.stderr
+def test_bad_input_gives_one_clear_line_and_exit_code_2(tmp_path):
+    result = lpes_evo("eval", "no/such/model", "--tasks", "kv", "--limit", "1", cwd=tmp_path, check=2)
+    assert "no/such/model" in result.stderr
     assert result.stderr.count("\n") == 1

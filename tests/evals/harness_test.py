@@ -450,16 +450,18 @@ def environment(tmp_path):
     return os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "OMP_NUM_THREADS": "1"}
 
 
-def test_the_command_line_of_the_harness_knows_the_model_type(folder, tmp_path):
+@pytest.mark.usefixtures("own_tasks")
+def test_the_command_line_of_the_harness_knows_the_model_type(folder, tmp_path, monkeypatch, capsys):
+    from lpes_evo.evals.harness.__main__ import main
+
     scales = save_scales(tmp_path / "scales.json", value=1.2)
-    command = [sys.executable, "-m", "lpes_evo.evals.harness", "--model", "lpes"]
+    command = ["lpes-lm-eval", "--model", "lpes"]
     command += ["--model_args", f"pretrained=tiny,scales={scales}", "--tasks", "recall_both"]
     command += ["--include_path", str(folder), "--output_path", str(tmp_path / "out"), "--batch_size", "4"]
-    result = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), check=False
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert "recall_small" in result.stdout
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.chdir(tmp_path)
+    main()
+    assert "recall_small" in capsys.readouterr().out
     (written,) = (tmp_path / "out").rglob("results_*.json")
     record = json.loads(written.read_text())
     assert record["config"]["lpes_scales"] == pytest.approx([1.2] * 6)
@@ -488,6 +490,14 @@ def test_the_command_line_of_the_harness_ends_with_one_line(
         main()
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith(f"Error: {message}")
+
+
+def test_the_program_starts_with_the_help_of_the_harness(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "lpes_evo.evals.harness", "--help"],
+        capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), check=True,
+    )  # fmt: skip
+    assert "usage:" in result.stdout
 
 
 def test_the_model_type_is_registered_beside_those_of_the_harness(tmp_path):

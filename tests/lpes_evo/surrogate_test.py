@@ -41,6 +41,25 @@ def test_equal_values_choose_the_first(n):
     assert Surrogate(curves, np.ones(n), np.zeros(n)).best_of(drawn(5)) == 0
 
 
+def test_a_choice_that_is_on_its_way_moves_the_next_one_away_from_it():
+    known, new = drawn(8), drawn(200, seed=1)
+    surrogate = Surrogate(known, fitness(known), np.zeros(8))
+    chosen = []
+    for _ in range(6):
+        chosen.append(surrogate.expecting(new[chosen]).best_of(new))
+    assert len(set(chosen)) == 6
+    # Without that, all would be beside the first one.
+    distances = np.sqrt(((new - new[chosen[0]]) ** 2).mean(axis=1))
+    assert np.median(distances[chosen[1:]]) > 2 * np.sort(distances)[5]
+    # What is expected is what the model says already: it learns nothing from it but where not to look.
+    assert surrogate.best_of(new) == chosen[0]
+
+
+def test_a_model_that_knows_nothing_expects_nothing():
+    flat = Surrogate(drawn(3), np.ones(3), np.zeros(3))
+    assert flat.expecting(drawn(2, seed=1)).best_of(drawn(5)) == 0
+
+
 def test_a_raced_out_curve_counts_by_its_difference_to_its_reference():
     reference = (1.0, 2.0, 3.0, 4.0)
     curves = drawn(3)
