@@ -126,7 +126,6 @@ def test_a_folder_with_an_evaluation_is_not_overwritten(finished):
         ({"force": True}, "Expected --force only with --against"),
         ({"against": Path("missing")}, "Expected a finished evaluation with missing"),
         ({"resume": Path("x"), "seed": 1}, "but got tasks, seed, name too"),
-        ({"resume": Path("missing"), "model": None, "tasks": None}, "with config.yaml, but missing has none"),
         ({"output": Path("/proc/nothing/here")}, "Choose an --output"),
     ],
 )
@@ -140,6 +139,6 @@ def test_bad_input_is_refused_before_a_model_is_loaded(arguments, message, tmp_p
 
 
 def test_bad_input_gives_one_clear_line_and_exit_code_2(tmp_path):
-    result = lpes_evo("eval", "no/such/model", "--tasks", "kv", "--limit", "1", cwd=tmp_path, check=2)
-    assert "no/such/model" in result.stderr
+    result = lpes_evo("eval", "--resume", "missing", cwd=tmp_path, check=2)
+    assert "Expected a folder of an evaluation with config.yaml" in result.stderr
     assert result.stderr.count("\n") == 1
