@@ -1,0 +1,120 @@
+"""Attention Buckets: several streams, each with a rotary base of its own, and one distribution of the next token."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from lpes_evo.errors import ConfigError
+from lpes_evo.methods._bases import BASE_SETS
+from lpes_evo.methods._method import Applied, Method
+
+if TYPE_CHECKING:
+    import torch
+
+_SETS = ("tool", "rag")
+
+
+class AttentionBuckets(Method):
+    """One full forward pass for each base; logits are combined by how sure each stream is (arXiv 2312.04455).
+
+    The weight of a stream is the softmax over streams of its largest logit. ``combine="logits"`` sums raw logits, as
+    the released code does; ``"probs"`` sums distributions, as the paper has it. The published sets are for models of
+    base 10000; on another model they are multiplied by its own base over 10000. One base that is the model's own is the
+    untouched model.
+
+    Attributes:
+        bases: Published set, ``tool`` or ``rag``; or bases as they are, given as numbers or as a text with slashes
+            between, such as ``10000/17500``.
+        combine: What is summed, ``logits`` or ``probs``.
+        group: Streams of one forward pass; ``None`` for all. Fewer need less memory and give the same.
+    """
+
+    name: ClassVar[str] = "attention-buckets"
+    leading: ClassVar[str | None] = "bases"
+
+    bases: str = "tool"
+    combine: Literal["logits", "probs"] = "logits"
+    group: int | None = Field(default=None, ge=1)
+
+    @field_validator("bases", mode="before")
+    @classmethod
+    def _bases_are_sound(cls, value: Any) -> Any:
+        parts = value.split("/") if isinstance(value, str) else value
+        if value in _SETS or not isinstance(parts, (list, tuple)):
+            return value
+        try:
+            numbers = [float(part) for part in parts]
+        except (TypeError, ValueError):
+            numbers = []
+        if not numbers or not all(1 < number < math.inf for number in numbers):
+            raise ValueError(f"expected {' or '.join(_SETS)}, or numbers above 1, but got {value!r:.60}")
+        return "/".join(f"{number:.12g}" for number in numbers)
+
+    @property
+    def given(self) -> tuple[float, ...] | None:
+        """Bases that are given as they are, or ``None`` for a published set."""
+        return None if self.bases in _SETS else tuple(map(float, self.bases.split("/")))
+
+    @property
+    def streams(self) -> int:
+        """Full forward passes that one step takes, one for each base."""
+        return len(self.given or BASE_SETS[self.bases])
+
+    @contextmanager
+    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+        """Return a context in which the model runs once for each base.
+
+        Raises:
+            UnsupportedModelError: The rotary modules cannot be made anew with another base.
+            ConfigError: Bases are given for a model whose layer types have several.
+        """
+        from lpes_evo.methods._streams import streams_of
+        from lpes_evo.methods._variants import check_describes
+
+        check_describes(model, self.name, any_static_type=True)
+        ratios = base_ratios(model, self.given, BASE_SETS.get(self.bases, ()))
+        with streams_of(model, ratios, self.combine, self.group or len(ratios)):
+            yield Applied()
+
+    def record(self, n_layers: int) -> dict[str, Any]:
+        """Return the settings and how bases and outputs were taken."""
+        source = "released code" if self.combine == "logits" else "paper"
+        taken = "relative to 10000" if self.given is None else "as they are"
+        return {
+            **super().record(n_layers),
+            "combine_follows": source,
+            "bases_taken": taken,
+            "streams": self.streams,
+        }
+
+
+def base_ratios(
+    model: "torch.nn.Module", bases: tuple[float, ...] | None, published: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Return the factors of the model's own base.
+
+    Args:
+        model: The model.
+        bases: Bases as they are, or ``None``.
+        published: The published set for models of base 10000, which counts where there are no bases.
+
+    Returns:
+        One factor for each base.
+
+    Raises:
+        ConfigError: Bases are given for a model whose layer types have several.
+    """
+    from lpes_evo.methods._variants import rope_bases
+
+    if bases is None:
+        return tuple(base / 10000 for base in published)
+    own = rope_bases(model)
+    if len(own) > 1:
+        raise ConfigError(
+            f"Expected a model of one rotary base for given bases, but this one has "
+            f"{', '.join(f'{b:g}' for b in own)}. Leave the bases out; the published set is then relative to each."
+        )
+    return tuple(base / own[0] for base in bases)

@@ -1,0 +1,21 @@
+"""The untouched model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+from lpes_evo.methods._method import Applied, Method
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Baseline(Method):
+    """The model as it is."""
+
+    name: ClassVar[str] = "baseline"
+
+    @contextmanager
+    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:  # noqa: ARG002
+        """Return a context that does nothing."""
+        yield Applied()

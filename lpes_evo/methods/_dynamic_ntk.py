@@ -1,0 +1,121 @@
+"""Dynamic NTK: a larger rotary base for prompts beyond the window."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from lpes_evo.methods._lpes import ScaledMethod
+from lpes_evo.methods._method import Applied
+
+if TYPE_CHECKING:
+    import torch
+
+    from lpes_evo.methods._requests import Forward
+    from lpes_evo.methods._variants import RowwiseRotaryEmbedding
+
+
+class DynamicNtk(ScaledMethod):
+    """Base ``b (f n / L0 - (f - 1))^(d / (d - 2))`` for a prompt of n tokens and an original window L0.
+
+    Prompts up to L0 run as on the untouched model. Each row has the base of its own prompt, and keeps it to the end
+    of its request, cached keys included; the type ``dynamic`` of transformers takes the length of the longest row,
+    changes the base while keys are cached, and remembers it for later prompts.
+
+    Attributes:
+        factor: How far the window is extended, f.
+        original: The original window L0 in tokens; ``None`` takes it from the config.
+        length: Tokens n that count for every row instead of those of its prompt; ``None`` for the prompt's.
+    """
+
+    name: ClassVar[str] = "ntk"
+    leading: ClassVar[str | None] = "factor"
+    chooses_by_prompt: ClassVar[bool] = True
+
+    factor: float = Field(ge=1, le=1e6, allow_inf_nan=False)
+    original: int | None = Field(default=None, ge=1)
+    length: int | None = Field(default=None, ge=1)
+
+    @contextmanager
+    def change_rotation(
+        self, model: "torch.nn.Module", applied: Applied, scales: npt.NDArray[np.float64] | None
+    ) -> Iterator[None]:
+        """Return a context in which each row has the base of its prompt.
+
+        Raises:
+            UnsupportedModelError: The model is not of the default rotary type.
+        """
+        from lpes_evo.methods._requests import RequestTracker
+        from lpes_evo.methods._variants import (
+            RowwiseRotaryEmbedding,
+            check_describes,
+            original_length,
+            replaced_rotary,
+        )
+        from lpes_evo.rope import patch_rope
+        from lpes_evo.rope._structure import find_structure
+
+        check_describes(model, self.name)
+        window = original_length(model, self.original)
+        with replaced_rotary(model, lambda module: RowwiseRotaryEmbedding([module])) as stand_ins:
+            own = {stand_in: stand_in.variants[0] for stand_in in stand_ins}
+
+            def choose(forward: "Forward") -> "torch.Tensor | None":
+                return self._choose(forward, own, window)
+
+            tracker = RequestTracker(
+                find_structure(model).decoder,
+                applied,
+                chooses_by_prompt=self.length is None,
+                on_forward=choose,
+            )
+            try:
+                with patch_rope(model, scales) if scales is not None else nullcontext():
+                    yield
+            finally:
+                tracker.remove()
+
+    def base_ratio(self, n_tokens: int, window: int, width: int) -> float:
+        """Return the factor of the base for a prompt.
+
+        Args:
+            n_tokens: Tokens of the prompt, n.
+            window: Original window, L0.
+            width: Dimensions that are rotated, d.
+
+        Returns:
+            ``(f n / L0 - (f - 1))^(d / (d - 2))``; 1 within the window, and where a single frequency has no base.
+        """
+        if n_tokens <= window or width == 2:
+            return 1.0
+        return float((self.factor * n_tokens / window - (self.factor - 1)) ** (width / (width - 2)))
+
+    def _choose(
+        self, forward: "Forward", own: "dict[RowwiseRotaryEmbedding, torch.nn.Module]", window: int
+    ) -> "torch.Tensor | None":
+        """Give the rows of a forward pass their bases; return positions with a row for each where these differ."""
+        import torch
+
+        from lpes_evo.methods._variants import rotary_variant
+
+        request = forward.request
+        lengths = [self.length] * request.batch if self.length else request.prompt_lengths.tolist()
+        # Within the window all prompts are alike.
+        lengths = [max(length, window) for length in lengths]
+        distinct = sorted(set(lengths))
+        choice = torch.tensor([distinct.index(length) for length in lengths])
+        for stand_in, module in own.items():
+            width = 2 * next(
+                len(buffer)
+                for name, buffer in module.named_buffers(recurse=False)
+                if name.endswith("inv_freq")
+            )
+            ratios = [self.base_ratio(length, window, width) for length in distinct]
+            stand_in.variants = [
+                module if ratio == 1 else rotary_variant(module, base_ratio=ratio) for ratio in ratios
+            ]
+            stand_in.choice = None if len(distinct) == 1 else choice
+        return None if len(distinct) == 1 else forward.positions.expand(request.batch, -1)

@@ -1,0 +1,116 @@
+"""What a method is: values that describe it, and a context in which a model runs under it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lpes_evo._settings import Settings
+from lpes_evo.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Applied:
+    """A method in force on a model, for the length of a ``with`` block.
+
+    Attributes:
+        prompt_lengths: Tokens of the prompt in each row, ``(batch,)``, while a caller tells them; else ``None``.
+    """
+
+    def __init__(self) -> None:
+        self.prompt_lengths: tuple[int, ...] | None = None
+
+    @contextmanager
+    def prompts(self, lengths: Sequence[int]) -> Iterator[None]:
+        """Tell where the prompts of the inputs end, for methods that choose something by the prompt.
+
+        Generation begins with the prompt alone. Where one forward pass runs over prompt and answer together, as in
+        teacher forcing, telling the lengths makes it compute what generation would.
+
+        Args:
+            lengths: Tokens of the prompt in each row, padding not counted, ``(batch,)``.
+
+        Yields:
+            Nothing; the lengths hold inside the block.
+
+        Raises:
+            ModelError: A length is not a positive integer.
+        """
+        wrong = [length for length in lengths if type(length) is not int or length < 1]
+        if wrong or not lengths:
+            raise ModelError(
+                f"Expected one positive number of prompt tokens for each row, but got {list(lengths)!r:.80}."
+            )
+        before, self.prompt_lengths = self.prompt_lengths, tuple(lengths)
+        try:
+            yield
+        finally:
+            self.prompt_lengths = before
+
+
+class Method(Settings, ABC):
+    """What is done to a model while it runs; it holds values and no model, so it crosses to worker processes.
+
+    Attributes:
+        name: What the method is called.
+        leading: The field that a spec such as ``pi:1.5`` gives without its name; ``None`` where there is none.
+        chooses_by_prompt: Whether something is chosen by the prompt of each row; then `Applied.prompts` matters, and a
+            forward pass must tell padding by its attention mask.
+    """
+
+    name: ClassVar[str]
+    leading: ClassVar[str | None] = None
+    chooses_by_prompt: ClassVar[bool] = False
+
+    @abstractmethod
+    def apply(self, model: "torch.nn.Module") -> AbstractContextManager[Applied]:
+        """Return a context in which a model runs under this method; leaving it restores the model.
+
+        Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
+        model is under one method at a time, and in one thread.
+
+        Args:
+            model: A causal language model of transformers with rotary position embeddings.
+
+        Returns:
+            The context; it gives the method in force.
+
+        Raises:
+            LpesError: The method does not go with the model, or a file of it cannot be used.
+        """
+
+    @property
+    def spec(self) -> str:
+        """The text that `make_method` makes this method of, without what is as by default."""
+        parts = [self.name]
+        for field, info in type(self).model_fields.items():
+            value = getattr(self, field)
+            if field == self.leading and (value != info.default or info.is_required()):
+                parts.insert(1, _text(value))
+            elif field != self.leading and field not in _VALUES_ELSEWHERE and value != info.default:
+                parts.append(f"{field}={_text(value)}")
+        return ":".join(parts)
+
+    @property
+    def streams(self) -> int:
+        """Full forward passes that one step of decoding takes."""
+        return 1
+
+    @property
+    def attention_passes(self) -> int:
+        """Attention outputs that a layer under the method computes in one forward pass."""
+        return 1
+
+    def record(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return what defines this method on a model of ``n_layers`` layers, as values that `json` can write."""
+        return {"method": self.name, **self.model_dump(mode="json")}
+
+
+_VALUES_ELSEWHERE = ("scales",)
+"""Fields that no spec can hold."""
+
+
+def _text(value: Any) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,67 @@
+"""MoICE: in every layer, attention under several rotary bases, mixed by a trained router."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from lpes_evo.errors import ConfigError
+from lpes_evo.methods._method import Applied, Method
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Moice(Method):
+    """The attention outputs of several rotary bases, weighted for each head and token (arXiv 2406.19598).
+
+    The weights are a softmax over the bases, of which the ``top_k`` largest are kept and sum to 1. The router sees the
+    query rotated with the first base. Keys are cached unrotated. Rows have positions of their own, so padding and
+    batches of mixed lengths are exact, which they are not in the released code.
+
+    Attributes:
+        routers: File of routers that ``lpes-evo train-moice`` wrote for the model.
+        top_k: Bases that count for a token; ``None`` for what the routers were trained with.
+    """
+
+    name: ClassVar[str] = "moice"
+    leading: ClassVar[str | None] = "routers"
+
+    routers: str
+    top_k: int | None = Field(default=None, ge=1)
+
+    @property
+    def attention_passes(self) -> int:
+        """Attention outputs that each layer computes, one for each base of the routers."""
+        from lpes_evo.methods._routers import load_routers
+
+        return len(load_routers(self.routers).facts.bases)
+
+    @contextmanager
+    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+        """Return a context in which every layer mixes its bases.
+
+        Raises:
+            ConfigError: The file of routers cannot be used, or ``top_k`` exceeds their bases.
+            ModelError: The routers were trained for another model, or another method is in force.
+            UnsupportedModelError: The attention of the model cannot be taken over.
+        """
+        from lpes_evo.methods._experts import mixed_experts
+        from lpes_evo.methods._routers import load_routers
+
+        routers = load_routers(self.routers, model)
+        top_k = self.top_k or routers.facts.top_k
+        if top_k > len(routers.facts.bases):
+            raise ConfigError(f"Expected top_k of at most {len(routers.facts.bases)} bases, but got {top_k}.")
+        applied = Applied()
+        with mixed_experts(model, routers, applied, top_k=top_k):
+            yield applied
+
+    def record(self, n_layers: int) -> dict[str, Any]:
+        """Return the settings and what the routers were trained for."""
+        from dataclasses import asdict
+
+        from lpes_evo.methods._routers import load_routers
+
+        return {**super().record(n_layers), "trained_for": asdict(load_routers(self.routers).facts)}

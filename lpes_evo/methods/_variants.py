@@ -1,0 +1,219 @@
+# ruff: noqa: TID253
+"""Rotary modules like those of a model, with another base or another rotary type of transformers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.rope._structure import find_structure, is_dynamic, rope_types
+from lpes_evo.rope._tables import indexes_table, raw_forward
+
+__all__ = [
+    "RowwiseRotaryEmbedding",
+    "check_describes",
+    "has_default_types",
+    "original_length",
+    "replaced_rotary",
+    "rope_bases",
+    "rotary_variant",
+]
+
+
+def has_default_types(model: torch.nn.Module) -> bool:
+    """Return whether every rotary module of a model is of the default type and made of a config."""
+    return all(
+        rope_types(module) == {"default"} and hasattr(module, "config") and not indexes_table(module)
+        for module in find_structure(model).rotary_modules
+    )
+
+
+def check_describes(model: torch.nn.Module, method: str, *, any_static_type: bool = False) -> None:
+    """Check that the rotary modules of a model can be made anew with other values.
+
+    Args:
+        model: The model.
+        method: Name of the method, for messages.
+        any_static_type: Whether types beside the default one will do, as long as the length of the input does not
+            change them.
+
+    Raises:
+        UnsupportedModelError: A rotary module is not of the default type, or its config does not describe it.
+    """
+    for module in find_structure(model).rotary_modules:
+        kinds = ", ".join(sorted(rope_types(module)))
+        if is_dynamic(module) or not (any_static_type or rope_types(module) == {"default"}):
+            wanted = "a rotary type that is fixed" if any_static_type else "the default rotary type"
+            raise UnsupportedModelError(
+                f"Expected a model with {wanted} for the method {method}, but {type(module).__name__} is of type "
+                f"{kinds}. Its positions are extended already; use another method."
+            )
+        if indexes_table(module) or not hasattr(module, "config"):
+            raise UnsupportedModelError(
+                f"Expected rotary modules that are made of a config for the method {method}, but "
+                f"{type(module).__name__} keeps a fixed table. Use lpes or pi with this architecture."
+            )
+        fresh = rotary_variant(module)
+        for name, buffer in _frequencies(module).items():
+            if not torch.equal(buffer.cpu(), fresh.get_buffer(name).cpu()):
+                raise UnsupportedModelError(
+                    f"Expected {type(module).__name__}.{name} to be what the model's config gives, but it differs, so "
+                    f"the method {method} cannot make it anew. Load the model with from_pretrained(dtype=...)."
+                )
+
+
+def rotary_variant(
+    module: Any, *, base_ratio: float = 1.0, parameters: Mapping[str, Any] | None = None
+) -> torch.nn.Module:
+    """Return a rotary module like another one, made by transformers of a changed config.
+
+    Args:
+        module: The rotary module.
+        base_ratio: Factor of its base, or of each of its bases where layer types have their own.
+        parameters: Rotary type and its settings, as transformers names them; ``None`` keeps those of the module.
+
+    Returns:
+        The new module, on the device of the other one.
+
+    Raises:
+        UnsupportedModelError: The family gives the type frequencies of another number than its own.
+    """
+    config = copy.deepcopy(module.config)
+    original = (parameters or {}).get("original_max_position_embeddings")
+    if original is not None and hasattr(config, "original_max_position_embeddings"):
+        # transformers prefers this field to the one among the rotary parameters.
+        config.original_max_position_embeddings = original
+    if getattr(config, "head_dim", 0) is None:
+        # Some rotary types take None for the size of a head.
+        config.head_dim = config.hidden_size // config.num_attention_heads
+    for settings in _rope_sets(config):
+        # An untouched base stays the very same number, of the same type.
+        if base_ratio != 1.0:
+            settings["rope_theta"] = settings["rope_theta"] * base_ratio
+        settings.update(parameters or {})
+    if not isinstance(getattr(config, "rope_parameters", None), dict):
+        config.rope_theta = config.rope_theta if base_ratio == 1.0 else config.rope_theta * base_ratio
+        config.rope_scaling = dict(parameters) if parameters else config.rope_scaling
+    with torch.device("cpu"):
+        fresh: torch.nn.Module = type(module)(config)
+    for name, buffer in _frequencies(module).items():
+        if fresh.get_buffer(name).shape != buffer.shape:
+            raise UnsupportedModelError(
+                f"Expected {len(buffer)} rotary frequencies of {type(module).__name__} under the rotary type "
+                f"{(parameters or {}).get('rope_type', 'default')}, but transformers gives "
+                f"{len(fresh.get_buffer(name))}. This family does not have the type."
+            )
+    return fresh.to(next(iter(module.buffers())).device)
+
+
+def rope_bases(model: torch.nn.Module) -> tuple[float, ...]:
+    """Return the rotary bases of a model, ascending; several where layer types have their own."""
+    found = set()
+    for module in find_structure(model).rotary_modules:
+        config: Any = module.config
+        sets = _rope_sets(config)
+        found |= {float(entry["rope_theta"]) for entry in sets} if sets else {float(config.rope_theta)}
+    return tuple(sorted(found))
+
+
+def original_length(model: torch.nn.Module, given: int | None) -> int:
+    """Return the window in tokens that a model was trained with.
+
+    Args:
+        model: The model.
+        given: The window as the user states it; it counts before the config.
+
+    Returns:
+        The window that the config calls original, else its ``max_position_embeddings``.
+    """
+    if given is not None:
+        return given
+    config: Any = find_structure(model).rotary_modules[0].config
+    stated = [entry.get("original_max_position_embeddings") for entry in _rope_sets(config)]
+    own = getattr(config, "original_max_position_embeddings", None)
+    return int(next((length for length in (*stated, own) if length), config.max_position_embeddings))
+
+
+def _rope_sets(config: Any) -> list[dict[str, Any]]:
+    """Return the rotary parameters of a config of transformers 5: one set, or one for each layer type."""
+    parameters = getattr(config, "rope_parameters", None)
+    if not isinstance(parameters, dict):
+        return []
+    nested = [entry for entry in parameters.values() if isinstance(entry, dict)]
+    return nested or [parameters]
+
+
+def _frequencies(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {
+        name: buffer
+        for name, buffer in module.named_buffers(recurse=False)
+        if name.endswith("inv_freq") and "original" not in name
+    }
+
+
+@contextmanager
+def replaced_rotary(
+    model: torch.nn.Module, make: Callable[[torch.nn.Module], torch.nn.Module]
+) -> Iterator[list[torch.nn.Module]]:
+    """Put other modules in the place of the rotary modules of a model for the length of a block.
+
+    Args:
+        model: The model.
+        make: Returns what stands in for a rotary module.
+
+    Yields:
+        The modules that stand in.
+    """
+    stand_ins = {module: make(module) for module in find_structure(model).rotary_modules}
+    places = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if child in stand_ins
+    ]
+    try:
+        for parent, name, child in places:
+            setattr(parent, name, stand_ins[child])
+        yield list(stand_ins.values())
+    finally:
+        for parent, name, child in places:
+            setattr(parent, name, child)
+
+
+class RowwiseRotaryEmbedding(torch.nn.Module):
+    """Stands in for a rotary module, and gives each row of the batch the tables of one of several variants.
+
+    Attributes:
+        variants: The rotary modules to choose from; not registered, so that nothing else takes them for the model's.
+        choice: Index of the variant of each row, ``(batch,)``; ``None`` for the first variant in every row.
+    """
+
+    def __init__(self, variants: list[Any]) -> None:
+        super().__init__()
+        self.variants = variants
+        self.choice: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Return the tables for positions ``(rows, length)``; rows that repeat the batch repeat its choice."""
+        if self.choice is None:
+            return raw_forward(self.variants[0])(self.variants[0], x, position_ids, *args, **kwargs)
+        batch = len(self.choice)
+        if position_ids.shape[-2] % batch:
+            raise UnsupportedModelError(
+                f"Expected positions of {batch} rows, one for each row of the batch, but the model passes "
+                f"{position_ids.shape[-2]} to its rotary module. This architecture cannot rotate row by row."
+            )
+        choice = self.choice.repeat(position_ids.shape[-2] // batch)
+        tables: list[torch.Tensor] = []
+        for number, variant in enumerate(self.variants):
+            rows = (choice == number).nonzero().flatten().to(position_ids.device)
+            found = raw_forward(variant)(variant, x, position_ids[..., rows, :], *args, **kwargs)
+            tables = tables or [table.new_empty(*position_ids.shape, table.shape[-1]) for table in found]
+            for table, part in zip(tables, found, strict=True):
+                table[..., rows, :, :] = part
+        return tuple(tables)
