@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from lpes_evo.evaluation import Evaluation
 
 _MOST_POINTS = 200
+_MOST_EXPECTED = 64
 _LENGTHS = np.geomspace(0.03, 1.0, 6)
 _HEIGHTS = (0.3, 1.0, 3.0)
 _NOISES = (1e-4, 3e-2)
@@ -106,11 +107,12 @@ class Surrogate:
         "kriging believer" of Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
 
         Args:
-            curves: Curves, ``(n, n_layers)``.
+            curves: Curves, ``(n, n_layers)``; of very many, the last.
         """
         if self._is_flat or not len(curves):
             return self
         there = copy.copy(self)
+        curves = curves[-_MOST_EXPECTED:]
         points = np.log(curves)
         predicted = self._kernel(points, self._points) @ self._weights
         there._points = np.concatenate([self._points, points])
