@@ -66,10 +66,13 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             "and --seed, or --force to see the scores side by side."
         )
     ways = [_way(place) for place in (folder, other)]
-    if ways[0] != ways[1] and not force:
+    differing = [name for name in ways[0] if ways[0][name] != ways[1][name]]
+    if differing and not force:
+        mine_and_theirs = (", ".join(f"{name} {way[name]}" for name in differing) for way in ways)
         raise JournalError(
-            f"Expected scores that were asked for in one way, but {folder.path} has {ways[0]} and {other.path} has "
-            f"{ways[1]}. Use equal options, or --force to compare them all the same."
+            f"Expected scores that were asked for in one way, but {folder.path} has "
+            f"{f' and {other.path} has '.join(mine_and_theirs)}. Use equal options, or --force to compare them all the "
+            "same."
         )
     drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
     records = [_read_records(place.answers) if shared else {} for place in (folder, other)]

@@ -120,7 +120,10 @@ def test_evaluations_that_asked_in_different_ways_are_not_compared(tmp_path, mon
         folders.append(folder)
     nothing = type("Results", (), {"tasks": ()})()
     monkeypatch.setattr("lpes_evo.evals._compare.load_results", lambda _path: nothing)
-    with pytest.raises(JournalError, match="asked for in one way, .*'over_length': 'cut'"):
+    with pytest.raises(
+        JournalError,
+        match=r"asked for in one way, but .*a has over_length error and .*b has over_length cut\. Use",
+    ):
         compare_evaluations(*folders)
 
 
