@@ -1,9 +1,11 @@
 """Measure what a search costs, side by side in one run, on SmolLM2-135M and the multi-key needle task.
 
 ``python benchmarks/search.py reach`` compares the plain loop (every candidate fully scored on whole rows, one by one,
-a barrier after each generation: the shape of LongRoPE's search) with ours, seed by seed: tokens and seconds until the
-best fitness of the plain loop is reached, and held-out accuracy of what each found. It takes an hour or two of one
-core; finished evaluations are kept in ``--output`` and a second start goes on there.
+a barrier after each generation: the shape of LongRoPE's search) with ours (texts shared by their questions, racing,
+offspring chosen by a model of the fitness, one candidate at a time), seed by seed: tokens and seconds until the
+best fitness of the plain loop is reached, and held-out accuracy of what each found. Ours stops when it is reached, or
+when it has cost as much as the plain loop. It takes an hour or two of one core; finished evaluations are kept in
+``--output`` and a second start goes on there.
 
 ``python benchmarks/search.py speed`` prints the throughput of fitness evaluation against the bare forward pass on the
 same tokens, the time outside the model, and the speed-up of two workers over one.
@@ -266,9 +268,7 @@ class WorkerSpec:
 def two_workers(arguments: argparse.Namespace) -> None:
     """Print the speed-up of two workers over one, both with one thread a worker."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    settings = SearchSettings(**BUDGET, generations=1)
     curve = np.linspace(0.8, 1.0, 30)
-    del settings
     ratios = []
     with (
         DevicePool("cpu:1", WorkerSpec(arguments.texts)) as one,
