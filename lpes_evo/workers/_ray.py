@@ -1,17 +1,18 @@
 """A pool on a Ray cluster, with one actor per GPU."""
 
+import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from lpes_evo.errors import ConfigError, EvaluationError
-from lpes_evo.workers import _ray_session
+from lpes_evo.workers import _ray_host, _ray_session
 from lpes_evo.workers._devices import MOST_WORKERS, thread_limits
 from lpes_evo.workers._message import Message
 from lpes_evo.workers._pack import pack
-from lpes_evo.workers._ray_host import Host
 from lpes_evo.workers._slots import Slot, SlotPool
 
 _BEATS_PER_LIMIT = 6
@@ -85,11 +86,11 @@ class RayPool(SlotPool):
             variables["CUDA_VISIBLE_DEVICES"] = ""
         else:
             options = {"num_cpus": 0, "num_gpus": 1}
-        self._make_actor = (
-            self._ray.remote(max_restarts=0, concurrency_groups={"beat": 1}, **options)(Host)
-            .options(runtime_env={"env_vars": variables})
-            .remote
-        )
+        self._strangers = _strangers()
+        self._ray.cloudpickle.register_pickle_by_value(_ray_host)
+        self._actor_class = self._ray.remote(max_restarts=0, concurrency_groups={"beat": 1}, **options)(
+            _ray_host.Host
+        ).options(runtime_env={"env_vars": variables})
         self._placed_at = time.monotonic()
         self._start_all()
 
@@ -103,7 +104,7 @@ class RayPool(SlotPool):
             _ray_session.disconnect()
 
     def _start(self, slot: Slot) -> "_RayWorker":  # noqa: ARG002  (Ray chooses the place)
-        actor = self._make_actor()
+        actor = self._actor_class.remote(self._strangers)
         return _RayWorker(self._ray, actor, actor.make.remote(self._spec, self._device), self._beat_seconds)
 
     def _listen(self, timeout: float) -> Iterator[tuple["_RayWorker", Message]]:
@@ -224,9 +225,20 @@ def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | Non
     return "cpu", n_workers, max(1, n_cpus // n_workers)
 
 
+def _strangers() -> list[str]:
+    """Return the folders that Ray has actors import from first, though this process does not import from them.
+
+    That is the working directory. In a clone of this project its folder `lpes_evo` would hide the installed package.
+    """
+    here = os.path.abspath(os.curdir)
+    return [] if here in map(os.path.abspath, sys.path) else [here]
+
+
 def _reason(error: Exception) -> str:
     """Return what Ray says of a lost actor, as one line without identities of the cluster."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and "error raised in its creation task" in lines[0]:
+        return f"it could not be created: {lines[-1]:.280}"
     telling = [line for line in lines if line.startswith(("The actor is dead", "The actor died because"))]
     text, _, _ = " ".join(telling or lines[:1]).partition(" Some common causes")
     return text[:300] or type(error).__name__

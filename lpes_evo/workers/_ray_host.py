@@ -1,30 +1,44 @@
-"""What runs in an actor of Ray; it imports nothing heavy before the spec does."""
+"""What runs in an actor of Ray; it imports nothing heavy before the spec does.
+
+This module crosses to the actor by value, so that the actor chooses where it imports the package from. Hence it imports
+nothing of the package at its top.
+"""
 
 import dataclasses
 import os
 import socket
+import sys
 import time
 from typing import Any
 
-from lpes_evo.workers._message import answer, make_target
-
 
 class Host:
-    """Holds the target of one worker. Messages and work cross as bytes, as they do between processes."""
+    """Holds the target of one worker. Messages and work cross as bytes, as they do between processes.
 
-    def __init__(self) -> None:
+    Args:
+        strangers: Folders that this process must not import from.
+    """
+
+    def __init__(self, strangers: list[str]) -> None:
+        for folder in strangers:
+            # The folder may stand there once more, further behind, by the wish of the user.
+            if folder in sys.path:
+                sys.path.remove(folder)
+        from lpes_evo.workers import _message
+
+        self._message = _message
         self._target: Any = None
 
     def make(self, spec: bytes, device: str) -> bytes:
         """Make the target, and say where this is."""
-        self._target, message = make_target(spec, device)
+        self._target, message = self._message.make_target(spec, device)
         if device != "cpu":
             device = f"cuda:{os.environ.get('CUDA_VISIBLE_DEVICES', '?')}"
         return dataclasses.replace(message, text=f"{device} of {socket.gethostname()}").encode()
 
     def work(self, request: bytes) -> bytes:
         """Do a piece of work."""
-        return answer(request, self._target).encode()
+        return self._message.answer(request, self._target).encode()
 
     def beat(self, seconds: float) -> None:
         """Return after a while; that it does shows that this process is alive."""
