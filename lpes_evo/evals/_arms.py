@@ -1,10 +1,13 @@
 """The arms of an evaluation: what is done to a model while it answers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo.errors import ConfigError
+from lpes_evo.methods import Method, make_method
 from lpes_evo.report import LPES, UNTOUCHED
 from lpes_evo.scales import Scales
 
@@ -20,6 +23,16 @@ class Arm(ABC):
     """
 
     name: str
+
+    @property
+    def found(self) -> Scales | None:
+        """Scales that the arm puts on the model, or ``None``."""
+        return None
+
+    @property
+    def chooses_by_prompt(self) -> bool:
+        """Whether it chooses something by the prompt of each row, see `lpes_evo.methods.Applied.prompts`."""
+        return False
 
     @abstractmethod
     def apply(self, loaded: "LoadedModel") -> AbstractContextManager[Any]:
@@ -54,11 +67,16 @@ class LpesArm(Arm):
     """The model under found scales; those of a model of another depth are read off their curve anew.
 
     Attributes:
-        found: The scales as they were found.
+        scales: The scales as they were found.
     """
 
-    found: Scales
+    scales: Scales
     name: str = LPES
+
+    @property
+    def found(self) -> Scales:
+        """The scales as they were found."""
+        return self.scales
 
     def apply(self, loaded: "LoadedModel") -> AbstractContextManager[Any]:
         """Return a context in which every layer has its scale."""
@@ -76,13 +94,67 @@ class LpesArm(Arm):
         }
 
 
-def make_arms(found: Scales | None) -> tuple[Arm, ...]:
+@dataclass(frozen=True)
+class MethodArm(Arm):
+    """The model under a method, such as a rival of LPES.
+
+    Attributes:
+        method: The method.
+        name: Its spec.
+    """
+
+    method: Method
+    name: str
+
+    @property
+    def found(self) -> Scales | None:
+        """Scales that the method has on top, or ``None``."""
+        return getattr(self.method, "scales", None)
+
+    @property
+    def chooses_by_prompt(self) -> bool:
+        """Whether the method chooses something by the prompt of each row."""
+        return self.method.chooses_by_prompt
+
+    def apply(self, loaded: "LoadedModel") -> AbstractContextManager[Any]:
+        """Return a context in which the model runs under the method."""
+        return self.method.apply(loaded.model)
+
+    def record(self, n_layers: int) -> dict[str, Any]:
+        """Return what defines the method, and what one step of it computes."""
+        cost = {"streams": self.method.streams, "attention_passes": self.method.attention_passes}
+        return {**self.method.record(n_layers), **cost}
+
+
+def make_arms(found: Scales | None, methods: Sequence[str] | None = None) -> tuple[Arm, ...]:
     """Return the arms of an evaluation, the untouched model first.
 
     Args:
-        found: Scales to judge; ``None`` for the untouched model alone.
+        found: Scales to judge; ``None`` for none.
+        methods: Specs of `lpes_evo.methods.make_method`; the untouched model, called ``baseline`` there, takes part in
+            any case. ``None`` for the scales alone.
 
     Returns:
         The arms.
+
+    Raises:
+        ConfigError: A spec is wrong or comes twice, or scales are given that no method uses.
+        ScalesError: A file of scales cannot be used.
     """
-    return (UntouchedArm(),) if found is None else (UntouchedArm(), LpesArm(found))
+    if methods is None:
+        return (UntouchedArm(),) if found is None else (UntouchedArm(), LpesArm(found))
+    arms: list[Arm] = [UntouchedArm()]
+    for spec in methods:
+        method = make_method(spec, scales=found)
+        if method.name == "baseline":
+            continue
+        arms.append(LpesArm(found) if spec == LPES and found is not None else MethodArm(method, spec))
+    twice = sorted({spec for spec in methods if methods.count(spec) > 1})
+    if twice:
+        raise ConfigError(f"Expected every method once, but got {', '.join(twice)} more than once.")
+    if found is not None and not any(arm.found is found for arm in arms):
+        raise ConfigError(
+            f"Expected a method that uses the given scales, but got {', '.join(methods)}. Add lpes, or leave the "
+            "scales out."
+        )
+    return tuple(arms)

@@ -15,6 +15,8 @@ class EvalConfig(Settings):
     Attributes:
         model: The model.
         scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
+        methods: What is compared with the untouched model, see `lpes_evo.methods.make_method`; ``None`` for the scales
+            alone.
         tasks: Names of the tasks, see `lpes_evo.evals.make_eval_task`.
         positions: Gold positions from 0 (beginning) to 1 (end), for tasks that can place the gold fact.
         data: Folder with the data files; also with task files of lm-evaluation-harness.
@@ -32,6 +34,7 @@ class EvalConfig(Settings):
 
     model: ModelSettings = ModelSettings()
     scales: str | None = None
+    methods: tuple[str, ...] | None = Field(default=None, min_length=1)
     tasks: tuple[str, ...] = Field(min_length=1)
     positions: tuple[float, ...] = Field(default=(0.0, 0.25, 0.5, 0.75, 1.0), min_length=1)
     data: str | None = None

@@ -7,9 +7,9 @@ from typing import Any
 
 from lpes_evo import provenance
 from lpes_evo._files import to_json
-from lpes_evo.errors import EvaluationError, TaskError
+from lpes_evo.errors import ConfigError, EvaluationError, TaskError
 from lpes_evo.evals._answers import answer_key, collect_answers, last_failure, read_answer
-from lpes_evo.evals._arms import Arm, LpesArm, make_arms
+from lpes_evo.evals._arms import Arm, make_arms
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import collect_lm_scores, summarise_lm_task
@@ -23,6 +23,7 @@ from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
 from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.evals._unseen import check_unseen
 from lpes_evo.journal import Journal
+from lpes_evo.methods import scales_file
 from lpes_evo.report import UNTOUCHED
 from lpes_evo.scales import Scales, load_scales
 from lpes_evo.workers import Pool, make_pool
@@ -57,10 +58,12 @@ def run_evaluation(
     reporter = reporter if reporter is not None else EvalReporter()
     with folder.locked():
         found = _load_scales(config, folder)
+        arms = make_arms(found, config.methods)
         drawn, lm_tasks = draw_tasks(config)
-        notes = []
-        if config.scales is not None:
-            notes.append(check_unseen(Path(config.scales), {task.task.name: task.examples for task in drawn}))
+        _refuse_prompt_choices(arms, lm_tasks)
+        files = dict.fromkeys(filter(None, [config.scales, *map(scales_file, config.methods or ())]))
+        examples = {task.task.name: task.examples for task in drawn}
+        notes = [check_unseen(Path(file), examples) for file in files]
         reporter.stage(f"Loading {config.model.name}")
         with make_pool(
             EvalTargetSpec(config),
@@ -70,7 +73,6 @@ def run_evaluation(
             on_event=reporter.stage,
         ) as pool:
             facts = pool.call(describe_target)
-            arms = make_arms(found)
             records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
             notes += _transfer_notes(arms, config, facts)
             for note in notes:
@@ -90,11 +92,11 @@ def run_evaluation(
                     reporter.end()
                 names = [arm.name for arm in arms]
                 summaries = []
-                for task in tasks:
+                for planned in tasks:
                     try:
-                        summaries.append(_summarise(task, names, journal))
+                        summaries.append(_summarise(planned, names, journal))
                     except (TaskError, EvaluationError) as error:  # the other tasks keep their tables
-                        failures[task.task.name] = error
+                        failures[planned.task.name] = error
                 summaries += [
                     summarise_lm_task(task, records, UNTOUCHED, journal)
                     for task in lm_tasks
@@ -134,13 +136,23 @@ def _load_scales(config: EvalConfig, folder: EvalFolder) -> Scales | None:
     return found
 
 
+def _refuse_prompt_choices(arms: Sequence[Arm], lm_tasks: Sequence[str]) -> None:
+    """Refuse methods that choose by the prompt beside tasks of the harness, which does not tell where prompts end."""
+    choosing = [arm.name for arm in arms if arm.chooses_by_prompt]
+    if choosing and lm_tasks:
+        raise ConfigError(
+            f"Expected no methods that choose by the prompt beside tasks of lm-evaluation-harness, but got "
+            f"{', '.join(choosing)} and {', '.join(lm_tasks)}. Evaluate them on other tasks."
+        )
+
+
 def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, Any]) -> list[str]:
     """Say where the scales come from, where that is another model or depth."""
     notes = []
     for arm in arms:
-        if not isinstance(arm, LpesArm):
-            continue
         found = arm.found
+        if found is None:
+            continue
         if found.model != config.model.name:
             notes.append(
                 f"Transfer: the scales were found on {found.model} (task {found.task}) and are used on "
@@ -161,7 +173,8 @@ def _identity(
 ) -> dict[str, Any]:
     """Return what two runs must share to be one: configuration, arms, data, weights, and how the model computes."""
     return {
-        "config": _hash(config.model_dump(mode="json")),
+        # The records of the arms say what the methods are.
+        "config": _hash(config.model_dump(mode="json", exclude={"methods"})),
         "arms": {name: _hash(record) for name, record in records.items()},
         "data": {task.task.name: task.data for task in tasks},
         **{name: facts[name] for name in ("weights", "dtype", "attention", "device", "window")},

@@ -12,6 +12,7 @@ from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFacts
 from lpes_evo.evals._generate import end_ids, generate_greedy
 from lpes_evo.evals._task import EvalExample
+from lpes_evo.methods import Applied, score_row_by_row
 from lpes_evo.problems import score_answers
 
 if TYPE_CHECKING:
@@ -171,8 +172,9 @@ def answer_batch(
         LpesError: The arm does not go with the model.
     """
     prompts = [target.encoder.encode(example, mode) for example in examples]
-    with arm.apply(target.loaded):
-        return _answer(target, examples, prompts, mode, batch_tokens)
+    with arm.apply(target.loaded) as applied:
+        choosing = applied if arm.chooses_by_prompt else None
+        return _answer(target, examples, prompts, mode, batch_tokens, choosing)
 
 
 def _answer(
@@ -181,12 +183,13 @@ def _answer(
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
+    choosing: Applied | None,
 ) -> list[Answer]:
     trouble = None
     try:
         if mode == "generation":
             return _generate(target, examples, prompts)
-        return _read(target, examples, prompts, mode, batch_tokens)
+        return _read(target, examples, prompts, mode, batch_tokens, choosing)
     except LpesError:
         raise
     except Exception:  # the others keep their answers, and the run its work
@@ -195,13 +198,13 @@ def _answer(
     _free_memory(target)
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
-            return _answer(target, examples, prompts, mode, batch_tokens=1)
+            return _answer(target, examples, prompts, mode, 1, choosing)
         return [_blank(prompts[0], 1, error=trouble)]
     middle = len(examples) // 2
     return [
         answer
         for part in (slice(0, middle), slice(middle, None))
-        for answer in _answer(target, examples[part], prompts[part], mode, batch_tokens)
+        for answer in _answer(target, examples[part], prompts[part], mode, batch_tokens, choosing)
     ]
 
 
@@ -237,10 +240,14 @@ def _read(
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
+    choosing: Applied | None,
 ) -> list[Answer]:
     """Take the likelihood of known texts; with teacher forcing, also whether greedy decoding gives them."""
     rows = [row for prompt in prompts for row in prompt.rows]
-    scores = score_answers(target.loaded.model, rows, batch_tokens=batch_tokens)
+    if choosing is None:
+        scores = score_answers(target.loaded.model, rows, batch_tokens=batch_tokens)
+    else:
+        scores = score_row_by_row(choosing, target.loaded.model, rows, prompts_end=mode == "teacher forcing")
     answers, start = [], 0
     for example, prompt in zip(examples, prompts, strict=True):
         part = slice(start, start + len(prompt.rows))

@@ -151,7 +151,7 @@ def warnings_of(task: EvalTask, examples: Sequence[EvalExample]) -> list[str]:
     """
 
     def warn() -> list[str]:
-        given = task.check(examples)
+        given: Any = task.check(examples)
         if isinstance(given, str) or not all(isinstance(line, str) for line in given):
             raise _RefusedError(f"it gave {_short(given)}")
         return [" ".join(line.split()) for line in given]
