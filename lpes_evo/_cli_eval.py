@@ -29,6 +29,12 @@ def evaluate(
             "--scales", metavar="RUN_OR_FILE", help="Scales to judge; without, the untouched model alone."
         ),
     ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", help="Methods with commas between, such as baseline,lpes,pi:1.5,yarn:4,ms-poe."
+        ),
+    ] = None,
     positions: Annotated[
         str | None, typer.Option("--positions", help="Gold positions; 0,0.25,0.5,0.75,1 by default.")
     ] = None,
@@ -111,12 +117,14 @@ def evaluate(
         bool, typer.Option("--force", help="With --against: show scores of different data side by side.")
     ] = False,
 ) -> None:
-    """Measure a model, untouched and under scales, on benchmarks, with intervals and significance tests."""
-    from lpes_evo.evals import EvalConfig, EvalFolder, load_results, print_results, run_evaluation
+    """Measure a model, untouched, under scales and other methods, on benchmarks, with intervals and tests."""
+    from lpes_evo.evals import EvalConfig, EvalFolder, load_results, make_arms, print_results, run_evaluation
     from lpes_evo.evals._progress import make_eval_reporter
+    from lpes_evo.scales import load_scales
 
     settings: dict[str, Any] = {
         "scales": None if scales is None else str(scales),
+        "methods": _split(methods),
         "tasks": _split(tasks),
         "positions": _numbers(positions),
         "data": None if data is None else str(data),
@@ -147,6 +155,8 @@ def evaluate(
                 "with an evaluation."
             )
         config = EvalConfig(**(given | {"model": given_model}))
+        # Before there is a folder: what is wrong with the methods.
+        make_arms(None if scales is None else load_scales(scales), config.methods)
         name = f"eval-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = EvalFolder(output or Path("runs") / name)
         folder.create(config)

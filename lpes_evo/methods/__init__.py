@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from lpes_evo.methods._moice_training import RouterTraining, TrainingSettings, train_routers
     from lpes_evo.methods._ms_poe import MsPoe
     from lpes_evo.methods._position_interpolation import PositionInterpolation
-    from lpes_evo.methods._registry import make_method, method_names
+    from lpes_evo.methods._registry import make_method, method_names, scales_file
+    from lpes_evo.methods._scoring import score_row_by_row
     from lpes_evo.methods._yarn import Yarn
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "Yarn",
     "make_method",
     "method_names",
+    "scales_file",
+    "score_row_by_row",
     "search_bases",
     "train_routers",
 ]
@@ -65,6 +68,8 @@ _MODULES = {
     "Yarn": "_yarn",
     "make_method": "_registry",
     "method_names": "_registry",
+    "scales_file": "_registry",
+    "score_row_by_row": "_scoring",
     "search_bases": "_bases",
     "train_routers": "_moice_training",
 }

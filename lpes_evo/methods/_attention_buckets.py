@@ -1,8 +1,8 @@
 """Attention Buckets: several streams, each with a rotary base of its own, and one distribution of the next token."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator

@@ -44,7 +44,7 @@ def make_method(spec: str, *, scales: Scales | None = None) -> Method:
     """
     from lpes_evo.methods._lpes import Lpes, ScaledMethod
 
-    plain, plus, on_top = re.fullmatch(r"(.*?)(\+lpes(?::(.*))?)?", spec, re.DOTALL).groups()  # type: ignore[union-attr]
+    plain, on_top = _split(spec)
     name, _, rest = plain.partition(":")
     if name not in _METHODS:
         raise ConfigError(
@@ -53,18 +53,30 @@ def make_method(spec: str, *, scales: Scales | None = None) -> Method:
         )
     module, class_name = _METHODS[name]
     kind: type[Method] = getattr(import_module(f"lpes_evo.methods.{module}"), class_name)
-    if plus and not issubclass(kind, ScaledMethod):
+    if on_top is not None and not issubclass(kind, ScaledMethod):
         together = ", ".join(other for other in _METHODS if other in ("pi", "ntk", "yarn"))
         raise ConfigError(f"Expected +lpes behind one of {together}, but got {spec!r:.80}.")
     if kind is Lpes:
         return Lpes(scales=_scales(spec, rest or None, scales))
     settings = _settings(spec, kind, rest)
-    if plus:
-        settings["scales"] = _scales(spec, on_top, scales)
+    if on_top is not None:
+        settings["scales"] = _scales(spec, on_top or None, scales)
     try:
         return kind(**settings)
     except ConfigError as error:
         raise ConfigError(f"Method {spec!r:.80}: {error}") from error
+
+
+def scales_file(spec: str) -> str | None:
+    """Return the file of scales that a text names, as in ``lpes:FILE`` or ``yarn:4+lpes:FILE``, else ``None``."""
+    plain, on_top = _split(spec)
+    return plain.removeprefix("lpes:") if plain.startswith("lpes:") else on_top or None
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    """Return the text of the method, and the file behind ``+lpes``: empty for none, ``None`` without ``+lpes``."""
+    plain, plus, file = re.fullmatch(r"(.*?)(\+lpes(?::(.*))?)?", spec, re.DOTALL).groups()  # type: ignore[union-attr]
+    return plain, (file or "") if plus else None
 
 
 def _settings(spec: str, kind: type[Method], rest: str) -> dict[str, Any]:

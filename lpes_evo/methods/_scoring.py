@@ -1,0 +1,34 @@
+"""Scoring of known answers under methods that choose something by the prompt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lpes_evo.methods._method import Applied
+from lpes_evo.problems import AnswerScores, EncodedExample, score_answers
+
+
+def score_row_by_row(
+    applied: Applied, model: Any, rows: Sequence[EncodedExample], *, prompts_end: bool
+) -> AnswerScores:
+    """Score each example in a forward pass of its own, so that a method sees its prompt and no padding.
+
+    Args:
+        applied: The method in force on the model.
+        model: The model.
+        rows: Token ids of the examples, ``n_examples`` of them.
+        prompts_end: Whether the method shall choose by the prompts alone, as it does in generation; without, by prompt
+            and answer together.
+
+    Returns:
+        The scores, ``(n_examples,)``.
+    """
+    scores = []
+    for row in rows:
+        with applied.prompts([len(row.prompt_ids) if prompts_end else row.n_tokens]):
+            scores.append(score_answers(model, [row]))
+    return AnswerScores(
+        np.concatenate([score.log_probability for score in scores]),
+        np.concatenate([score.correct for score in scores]),
+    )
