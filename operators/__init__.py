@@ -1,7 +1,8 @@
 """Evolutionary operators for smooth curves over the layers of a model, or over any other order.
 
-A curve is a Bezier curve: a `BezierGenome` holds its control points, a `CurveSpace` says which are feasible
-and reads the value of each layer. Everything works with plain DEAP, and needs NumPy, SciPy and DEAP only::
+A `BezierGenome` holds the control points of a curve, a `CurveSpace` says which are feasible and reads the value
+of each layer. The curve is a Bezier curve, or the linear pieces or cubic spline of the same points. Everything
+works with plain DEAP, and needs NumPy, SciPy and DEAP only::
 
     import random
     from deap import algorithms, base, tools

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import sub
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -19,25 +20,35 @@ _MAX_STEPS = 100_000
 # Up to here decoding agrees with de Casteljau's scheme to 1e-14 and the exact nearest genome takes seconds;
 # the Bernstein weights overflow from about 1,000 points.
 _MAX_POINTS = 32
+# The other curves are local in their points; their limit keeps the exact nearest genome within minutes.
+_MAX_LOCAL_POINTS = 256
+
+CurveKind = Literal["bezier", "linear", "spline"]
+XRule = Literal["sorted", "free", "even"]
 
 
 @dataclass(frozen=True)
 class CurveConstraints:
     """What makes control points ``(x_k, y_k)`` a feasible curve, and their form as whole grid steps.
 
-    x runs over the layers and does not decrease, from ``x_0 = 0`` to ``x_last = n_layers - 1``; y lies within
-    its bounds and on its grid; neighbouring y differ by at most ``max_delta``. The operators work on the
-    indices of the grid values, where all of this is exact. `CurveSpace` is the class to use.
+    x runs over the layers from ``x_0 = 0`` to ``x_last = n_layers - 1`` as ``x_rule`` says; y lies within its
+    bounds and on its grid; neighbouring y differ by at most ``max_delta``. The operators work on the indices of
+    the grid values, where all of this is exact. `CurveSpace` is the class to use.
 
     Attributes:
         n_layers: Number of layers, at least 1.
-        n_points: Number of control points, from 2 to 32; 4 is a cubic.
+        n_points: Number of control points, from 2 to 32 for a Bezier curve, of which 4 make a cubic, and to 256 for
+            the others.
         y_min: Smallest value of a control point.
         y_max: Largest value of a control point.
         y_step: Grid step of the values, which are then kept to 12 decimals; ``None`` for continuous values,
             kept to a 2^32nd of the interval.
         max_delta: Largest difference of the values of neighbouring control points.
         x_step: Grid step of the layer coordinate; ``None`` for a continuous one.
+        curve: What the points draw: a ``bezier`` curve, ``linear`` pieces from point to point, or a cubic ``spline``,
+            see `lpes_evo.operators._decoders`.
+        x_rule: ``sorted`` x do not decrease, so that the curve never turns back; ``free`` x may lie in any order, and
+            a layer takes the first place where the curve reaches it; ``even`` x are equally spaced and do not move.
     """
 
     n_layers: int
@@ -48,15 +59,24 @@ class CurveConstraints:
     y_step: float | None = 0.02
     max_delta: float = 0.5
     x_step: int | None = 1
+    curve: CurveKind = "bezier"
+    x_rule: XRule = "sorted"
 
     def __post_init__(self) -> None:
         """Check the values and turn NumPy numbers into Python's.
 
         Raises:
             CurveError: A number has the wrong type, is not finite, too small or too large, the bounds are in the wrong
-                order, or a length is not a whole number of grid steps.
+                order, a length is not a whole number of grid steps, or a word is unknown.
         """
-        for name, least, most in (("n_layers", 1, None), ("n_points", 2, _MAX_POINTS), ("x_step", 1, None)):
+        for name, words in (("curve", get_args(CurveKind)), ("x_rule", get_args(XRule))):
+            if getattr(self, name) not in words:
+                raise CurveError(
+                    f"Expected {name} to be one of {', '.join(words)}, but got {shown(getattr(self, name))}. "
+                    f"Use {words[0]!r}."
+                )
+        most_points = _MAX_POINTS if self.curve == "bezier" else _MAX_LOCAL_POINTS
+        for name, least, most in (("n_layers", 1, None), ("n_points", 2, most_points), ("x_step", 1, None)):
             if getattr(self, name) is not None or name != "x_step":
                 object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
         for name in ("y_min", "y_max", "y_step", "max_delta"):
@@ -129,13 +149,19 @@ class CurveConstraints:
             if genome[gene][0] != end:
                 broken.append(f"gene {gene} has x = {genome[gene][0]}, but it is pinned to {end}")
         for gene, ((x, y), (x_next, y_next)) in enumerate(pairwise(genome)):
-            if x_next < x:
+            if x_next < x and self.x_rule == "sorted":
                 broken.append(f"gene {gene + 1} has x = {x_next}, below x = {x} of gene {gene}")
             if abs(self.y_axis.steps_to(y_next) - self.y_axis.steps_to(y)) > self.max_rise:
                 broken.append(
                     f"gene {gene + 1} has y = {y_next}, further than max_delta = {self.max_delta} "
                     f"from y = {y} of gene {gene}"
                 )
+        if self.x_rule == "even":
+            for gene, ((x, _), place) in enumerate(
+                zip(genome, self.x_axis.values(self.even_xs()), strict=True)
+            ):
+                if x != place and gene not in (0, self.n_points - 1):
+                    broken.append(f"gene {gene} has x = {x}, but x_rule 'even' pins it to {place}")
         return broken
 
     def contains(self, genome: Sequence[Sequence[float]]) -> bool:
@@ -180,7 +206,7 @@ class CurveConstraints:
         pinned = len(xs) == self.n_points and xs[0] == 0 and xs[-1] == self.x_axis.n_steps
         inside = min(ys) >= 0 and max(ys) <= self.y_axis.n_steps
         smooth = max(map(abs, map(sub, ys[1:], ys))) <= self.max_rise
-        if not (pinned and inside and smooth and xs == sorted(xs)):
+        if not (pinned and inside and smooth and xs == self.arrange(xs[1:-1])):
             self.check(genome)
         return xs, ys
 
@@ -195,6 +221,19 @@ class CurveConstraints:
             The control points, ``(n_points, 2)``.
         """
         return list(zip(self.x_axis.values(xs), self.y_axis.values(ys), strict=True))
+
+    def arrange(self, inner: Sequence[int]) -> list[int]:
+        """Return the indices of all x for those of the inner points, as ``x_rule`` wants them.
+
+        Args:
+            inner: Indices on the x axis, ``(n_points - 2,)``.
+
+        Returns:
+            The indices, ``(n_points,)``: sorted, as they are, or equally spaced whatever is given.
+        """
+        if self.x_rule == "even":
+            return self.even_xs()
+        return [0, *(sorted(inner) if self.x_rule == "sorted" else inner), self.x_axis.n_steps]
 
     def even_xs(self) -> list[int]:
         """Return the indices of equally spaced x, rounded to the grid, ``(n_points,)``."""

@@ -63,12 +63,11 @@ def cx_splice(first: BezierGenome, second: BezierGenome, *, space: CurveConstrai
         CurveError: A parent is not feasible.
     """
     (first_xs, first_ys), (second_xs, second_ys) = space.indices(first), space.indices(second)
-    rise = space.max_rise
+    rise, is_free = space.max_rise, space.x_rule == "free"
     junctions = [
         k
         for k in range(1, space.n_points)
-        if first_xs[k - 1] <= second_xs[k]
-        and second_xs[k - 1] <= first_xs[k]
+        if (is_free or (first_xs[k - 1] <= second_xs[k] and second_xs[k - 1] <= first_xs[k]))
         and abs(second_ys[k] - first_ys[k - 1]) <= rise
         and abs(first_ys[k] - second_ys[k - 1]) <= rise
     ]

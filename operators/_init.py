@@ -14,7 +14,7 @@ def init_random_walk(space: CurveConstraints, weights: Sequence[float] = (1.0,))
     """Draw a genome whose y is a walk with steps inside the amplitude bound.
 
     The first y is uniform over the whole interval, each further one uniform over the part of the interval
-    within ``max_delta`` of the one before; the inner x are sorted uniform draws.
+    within ``max_delta`` of the one before; the inner x are uniform draws, arranged as ``x_rule`` says.
 
     Draws ``random.randint`` once per control point and once per inner control point.
 
@@ -32,8 +32,8 @@ def init_random_walk(space: CurveConstraints, weights: Sequence[float] = (1.0,))
     ys = [random.randint(0, y_last)]
     while len(ys) < space.n_points:
         ys.append(random.randint(max(0, ys[-1] - rise), min(y_last, ys[-1] + rise)))
-    inner = sorted(random.randint(0, x_last) for _ in range(space.n_points - 2))
-    return BezierGenome(space.points([0, *inner, x_last], ys), weights)
+    inner = [random.randint(0, x_last) for _ in range(space.n_points - 2)]
+    return BezierGenome(space.points(space.arrange(inner), ys), weights)
 
 
 def init_quasi_random(
@@ -77,8 +77,8 @@ def init_quasi_random(
         ys_shares, xs_shares = row[1:n_points], row[n_points:]
         for share in ys_shares:
             ys.append(_pick(share, max(0, ys[-1] - rise), min(y_last, ys[-1] + rise)))
-        inner = sorted(_pick(share, 0, x_last) for share in xs_shares)
-        genomes.append(BezierGenome(space.points([0, *inner, x_last], ys), weights))
+        inner = [_pick(share, 0, x_last) for share in xs_shares]
+        genomes.append(BezierGenome(space.points(space.arrange(inner), ys), weights))
     return genomes
 
 

@@ -198,10 +198,11 @@ def _rectangle(
     reach = _reach(share, space.y_axis.n_steps)
     low = max(0, ys[k] - reach, max(neighbours) - space.max_rise)
     high = min(space.y_axis.n_steps, ys[k] + reach, min(neighbours) + space.max_rise)
-    if k in (0, last):
+    if k in (0, last) or space.x_rule == "even":
         return range(xs[k], xs[k] + 1), range(low, high + 1)
     reach = _reach(share, space.x_axis.n_steps)
-    left, right = max(xs[k - 1], xs[k] - reach), min(xs[k + 1], xs[k] + reach)
+    before, after = (0, space.x_axis.n_steps) if space.x_rule == "free" else (xs[k - 1], xs[k + 1])
+    left, right = max(before, xs[k] - reach), min(after, xs[k] + reach)
     return range(left, right + 1), range(low, high + 1)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from deap import base, tools
 
-from lpes_evo.operators._bezier import bernstein, decode_points, invert
 from lpes_evo.operators._checks import shown
 from lpes_evo.operators._constraints import CurveConstraints
 from lpes_evo.operators._crossover import check_blend, cx_mix
+from lpes_evo.operators._decoders import Decoder, make_decoder
 from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._fitness import CurveFitness
 from lpes_evo.operators._genome import BezierGenome
@@ -25,7 +25,7 @@ from lpes_evo.operators._nearest import nearest_indices
 
 @dataclass(frozen=True)
 class CurveSpace(CurveConstraints):
-    """All Bezier curves over the layers whose control points keep bounds, grid, order and amplitude.
+    """All curves over the layers whose control points keep bounds, grid, order and amplitude; Bezier by default.
 
     Example::
 
@@ -47,7 +47,8 @@ class CurveSpace(CurveConstraints):
         """
         if self.max_rise == 0 and (not self.y_axis.continuous or self.y_axis.n_steps == 0):
             return self.y_axis.n_steps + 1
-        if any(axis.continuous and axis.n_steps for axis in (self.x_axis, self.y_axis)):
+        moving = (self.y_axis,) if self.x_rule == "even" else (self.x_axis, self.y_axis)
+        if any(axis.continuous and axis.n_steps for axis in moving):
             return math.inf
         # Walks of bounded rise through the values, point by point, summed over windows by cumulative counts.
         last, rise = self.y_axis.n_steps, self.max_rise
@@ -56,8 +57,13 @@ class CurveSpace(CurveConstraints):
             below = [0, *accumulate(counts)]
             counts = [below[min(last, y + rise) + 1] - below[max(0, y - rise)] for y in range(last + 1)]
         # Non-decreasing sequences of the inner points are multisets of layers.
-        n_inner = self.n_points - 2
-        return sum(counts) * math.comb(self.x_axis.n_steps + n_inner, n_inner)
+        n_inner, n_places = self.n_points - 2, self.x_axis.n_steps + 1
+        n_orders = {
+            "sorted": math.comb(n_places - 1 + n_inner, n_inner),
+            "free": n_places**n_inner,
+            "even": 1,
+        }
+        return sum(counts) * n_orders[self.x_rule]
 
     @property
     def contains_identity(self) -> bool:
@@ -113,7 +119,10 @@ class CurveSpace(CurveConstraints):
         ]
         inner = self.n_points - 2
         x_bounds = [(0, 0), *[(0, x_last)] * inner, (x_last, x_last)]
-        xs = nearest_indices(targets[0], self.even_xs(), x_bounds, (0, x_last))
+        least_rise = -x_last if self.x_rule == "free" else 0
+        xs = self.even_xs()
+        if self.x_rule != "even":
+            xs = nearest_indices(targets[0], xs, x_bounds, (least_rise, x_last))
         ys = nearest_indices(
             targets[1], [0] * self.n_points, [(0, y_last)] * self.n_points, (-self.max_rise, self.max_rise)
         )
@@ -148,15 +157,15 @@ class CurveSpace(CurveConstraints):
                 f"with {np.isfinite(values).sum()} finite ones. Give one value per layer."
             )
         x = self.x_axis.values(self.even_xs())
-        t = invert(np.array([x]), self.n_layers)[0]
-        y = np.linalg.lstsq(bernstein(t, self.n_points), values, rcond=None)[0]
+        weights_of_y = self._decoder.weights(np.array(x), self.n_layers)
+        y = np.linalg.lstsq(weights_of_y, values, rcond=None)[0]
         return self.nearest(list(zip(x, y.tolist(), strict=True)), weights)
 
     def decode(self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Read the value of every layer off many curves at once.
 
-        Each layer h gets B_y(t) with B_x(t) = h. The values of a curve do not depend on the others in the
-        call, and lie within its smallest and largest y.
+        Each layer h gets B_y(t) with B_x(t) = h, where B is the curve of the points. The values of a curve do not
+        depend on the others in the call, and lie within its smallest and largest y.
 
         Args:
             genomes: Genomes or an array of control points, ``(n, n_points, 2)``.
@@ -165,9 +174,9 @@ class CurveSpace(CurveConstraints):
             The values, ``(n, n_layers)``.
 
         Raises:
-            CurveError: The shape is wrong, or the x of a curve do not run from 0 to ``n_layers - 1`` without
-                decreasing, or a number is not finite. Bounds, grid and amplitude are not looked at; `check`
-                does.
+            CurveError: The shape is wrong, or the x of a curve do not run from 0 to ``n_layers - 1``, without
+                decreasing unless ``x_rule`` is ``free``, or a number is not finite. Bounds, grid and amplitude are
+                not looked at; `check` does.
         """
         try:
             points = np.asarray(genomes, dtype=np.float64)
@@ -188,7 +197,7 @@ class CurveSpace(CurveConstraints):
             np.isfinite(points).all(axis=(1, 2))
             & (x[:, 0] == 0)
             & (x[:, -1] == self.n_layers - 1)
-            & (np.diff(x, axis=1) >= 0).all(axis=1)
+            & ((np.diff(x, axis=1) >= 0).all(axis=1) | (self.x_rule == "free"))
         )
         if not sound.all():
             row = int(np.argmin(sound))
@@ -196,7 +205,11 @@ class CurveSpace(CurveConstraints):
                 f"Expected finite points with x going from 0 to n_layers - 1 = {self.n_layers - 1} without "
                 f"decreasing, but genome {row} is {points[row].tolist()}. space.nearest(points) mends it."
             )
-        return decode_points(points, self.n_layers)
+        return self._decoder.decode(points, self.n_layers)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return make_decoder(self.curve, self.n_points, turns_back=self.x_rule == "free")
 
     def register(
         self,

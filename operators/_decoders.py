@@ -1,0 +1,170 @@
+"""How control points become one value for each layer: Bezier curves, linear pieces and cubic splines.
+
+All of them are B-splines on clamped, equally spaced knots (Farin, Curves and Surfaces for CAGD, 5th ed., chapter 10):
+of degree 1 they are the pieces between the points, of degree 3 cubic splines, and of the largest degree, without inner
+knots, Bezier curves. So each value is a weighted mean of the y with weights >= 0: it stays within the smallest and the
+largest y, and with sorted x the curve never turns back. A cubic spline of up to 4 points is the Bezier curve.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.operators._bezier import bernstein, decode_points, invert
+
+FloatArray = npt.NDArray[np.float64]
+
+_DEGREES = {"linear": 1, "spline": 3}
+_N_SEARCHED = 256
+_MAX_ITERATIONS = 100
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Decoder(ABC):
+    """Reads the value of every layer off a curve, whatever kind of curve it is."""
+
+    @abstractmethod
+    def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
+        """Read the curve value of every layer.
+
+        Args:
+            points: Control points as (layer, value), ``(n, n_points, 2)``; the x of each curve run from 0 to
+                ``n_layers - 1``.
+            n_layers: Number of layers.
+
+        Returns:
+            B_y(t) where B_x(t) = layer, ``(n, n_layers)``; each row lies within the smallest and largest y of its
+            curve.
+        """
+
+    @abstractmethod
+    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return how the y of the control points add up to the value of every layer.
+
+        Args:
+            x: Layer coordinates of the control points of one curve, ``(n_points,)``.
+            n_layers: Number of layers.
+
+        Returns:
+            The weights, ``(n_layers, n_points)``; they are not negative, and each row sums to 1.
+        """
+
+
+class BezierDecoder(Decoder):
+    """Bezier curves that never turn back, see `lpes_evo.operators._bezier`."""
+
+    def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
+        """Read the curve value of every layer."""
+        return decode_points(points, n_layers)
+
+    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return the Bernstein weights of every layer."""
+        return bernstein(invert(x[None], n_layers)[0], len(x))
+
+
+class SplineDecoder(Decoder):
+    """B-splines of any degree; those that turn back are read where they first reach a layer.
+
+    The first place is looked for on 256 equally spaced parameters and the knots, so a turn between two of them is not
+    seen. The end layers are the end points.
+
+    Args:
+        n_points: Number of control points.
+        degree: Degree of the pieces, at most ``n_points - 1``.
+    """
+
+    def __init__(self, n_points: int, degree: int) -> None:
+        breaks = np.linspace(0, 1, n_points - degree + 1)
+        self._knots = np.concatenate([np.zeros(degree), breaks, np.ones(degree)])
+        self._degree = degree
+        self._n_points = n_points
+        # Between its knots a curve of degree 1 is straight: nothing is to be looked for there.
+        searched = breaks if degree == 1 else np.union1d(breaks, np.linspace(0, 1, _N_SEARCHED + 1))
+        self._searched = searched
+        self._basis_searched = self._basis(searched)
+
+    def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
+        """Read the curve value of every layer."""
+        x, y = np.moveaxis(points, -1, 0)
+        basis = self._basis(self._invert(x, n_layers))
+        # Relative to the first point, a constant curve gives its constant without a rounding error.
+        values: FloatArray = y[:, :1] + np.einsum("nlk,nk->nl", basis, y - y[:, :1])
+        np.clip(values, y.min(axis=1, keepdims=True), y.max(axis=1, keepdims=True), out=values)
+        if n_layers > 1:
+            values[:, -1] = y[:, -1]
+        return values
+
+    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return the weights of every layer."""
+        weights: FloatArray = self._basis(self._invert(x[None], n_layers))[0]
+        return weights
+
+    def _basis(self, t: FloatArray) -> FloatArray:
+        """Return the weights of the control points at parameters, ``(..., n_points)``."""
+        # Slow to import, and the default curve does without.
+        from scipy.interpolate import BSpline
+
+        spline: Any = BSpline(self._knots, np.eye(self._n_points), self._degree)
+        basis: FloatArray = spline(t)
+        return basis
+
+    def _invert(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return the first parameter at which each curve reaches each layer, ``(n, n_layers)``."""
+        t = np.zeros((len(x), n_layers))
+        if n_layers > 1:
+            t[:, -1] = 1.0
+            t[:, 1:-1] = self._solve(x, np.arange(1.0, n_layers - 1))
+        return t
+
+    def _solve(self, x: FloatArray, layers: FloatArray) -> FloatArray:
+        """Solve B_x(t) = layer for the inner layers by regula falsi in its Illinois form.
+
+        That is the secant rule with a bracket, in which an end that has stayed for two steps counts half (Dowell and
+        Jarratt, A modified regula falsi method, BIT 11, 1971).
+        """
+        reached = x @ self._basis_searched.T
+        furthest = np.maximum.accumulate(reached, axis=1)
+        after = np.array([np.searchsorted(row, layers) for row in furthest], dtype=np.intp)
+        after = np.clip(after.reshape(len(x), len(layers)), 1, len(self._searched) - 1)
+        rows = np.arange(len(x))[:, None]
+        low, high = self._searched[after - 1], self._searched[after]
+        below, above = reached[rows, after - 1] - layers, reached[rows, after] - layers
+        noise = self._n_points * _EPSILON * x[:, -1:]
+        t = high
+        side = np.zeros(t.shape, dtype=np.int8)
+        done = above <= noise
+        for _ in range(_MAX_ITERATIONS):
+            if done.all():
+                break
+            with np.errstate(divide="ignore", invalid="ignore"):
+                proposal = (low * above - high * below) / (above - below)
+            inside = (proposal > low) & (proposal < high)
+            proposal = np.where(inside, proposal, 0.5 * (low + high))
+            t = np.where(done, t, proposal)
+            value = np.einsum("nlk,nk->nl", self._basis(t), x) - layers
+            done |= (np.abs(value) <= noise) | (high - low <= _EPSILON)
+            is_below = value < 0
+            above = np.where(is_below & (side == -1), 0.5 * above, above)
+            below = np.where(~is_below & (side == 1), 0.5 * below, below)
+            low, below = np.where(is_below, t, low), np.where(is_below, value, below)
+            high, above = np.where(is_below, high, t), np.where(is_below, above, value)
+            side = np.where(is_below, -1, 1).astype(np.int8)
+        return t
+
+
+def make_decoder(curve: str, n_points: int, *, turns_back: bool) -> Decoder:
+    """Return what reads a kind of curve.
+
+    Args:
+        curve: ``bezier``, ``linear`` or ``spline``.
+        n_points: Number of control points.
+        turns_back: Whether x may decrease.
+
+    Returns:
+        The decoder.
+    """
+    if curve == "bezier" and not turns_back:
+        return BezierDecoder()
+    return SplineDecoder(n_points, min(_DEGREES.get(curve, n_points - 1), n_points - 1))
