@@ -18,6 +18,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from lpes_evo._cli_analysis import add_analysis_commands
+from lpes_evo._cli_compare import add_comparison_commands
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
 from lpes_evo._cli_score import score
@@ -166,6 +168,8 @@ def estimate(
 app.command("eval")(evaluate)
 app.command()(score)
 app.command()(train_moice)
+add_comparison_commands(app)
+add_analysis_commands(app)
 
 
 def _load(

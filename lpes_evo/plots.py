@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+PALETTE = {
+    "blue": "#0072B2",
+    "orange": "#D55E00",
+    "green": "#009E73",
+    "grey": "#8C8C8C",
+    "purple": "#CC79A7",
+    "amber": "#E69F00",
+    "sky": "#56B4E9",
+}
+"""Colours by name, the same in every picture."""
+_BLUE, _ORANGE, _GREEN, _GREY = (PALETTE[name] for name in ("blue", "orange", "green", "grey"))
 STYLES = {
     UNTOUCHED: ("untouched model", _GREY, "s"),
     CONSTANT: ("best single scale", _GREEN, "^"),
@@ -144,13 +154,47 @@ def save_figure(figure: "Figure", path: Path) -> None:
     write_atomic(path, buffer.getvalue())
 
 
+def save_pictures(figure: "Figure", path: Path) -> list[Path]:
+    """Write a figure as PNG and as SVG.
+
+    Args:
+        figure: The figure.
+        path: The file, without its ending.
+
+    Returns:
+        The two files.
+
+    Raises:
+        StorageError: A file cannot be written.
+    """
+    files = [path.with_name(f"{path.name}{ending}") for ending in (".png", ".svg")]
+    for file in files:
+        save_figure(figure, file)
+    return files
+
+
 def new_figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
     """Return an empty figure in the common style; it belongs to no window system."""
+    figure, (axes,) = new_panels([(x_label, y_label)])
+    return figure, axes
+
+
+def new_panels(labels: Sequence[tuple[str, str]]) -> "tuple[Figure, list[Axes]]":
+    """Return a figure of empty panels side by side in the common style.
+
+    Args:
+        labels: Labels of the x and the y axis of each panel.
+
+    Returns:
+        The figure and its panels, from left to right.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    width = 6.4 if len(labels) == 1 else 4.0 * len(labels)
+    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    panels = [figure.add_subplot(1, len(labels), number + 1) for number in range(len(labels))]
+    for axes, (x_label, y_label) in zip(panels, labels, strict=True):
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels

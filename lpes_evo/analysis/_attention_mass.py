@@ -1,0 +1,227 @@
+"""What the last token of an input attends to, layer by layer, untouched and under scales."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.analysis._inputs import AnalysisInput, check_inputs
+from lpes_evo.errors import EvaluationError, UnsupportedModelError
+
+if TYPE_CHECKING:
+    import torch
+
+PARTS = ("beginning", "middle", "end", "first token", "gold span")
+"""Parts of an input. The first three are its thirds; the first token is part of the beginning, and the gold span of
+whichever third it stands in."""
+
+
+@dataclass(frozen=True)
+class AttentionMass:
+    """Shares of the attention of the last token, means over heads.
+
+    Attributes:
+        untouched: Share of each part for each input and layer, ``(n_inputs, n_layers, n_parts)``; the order of the
+            parts is that of `PARTS`. Not a number in layers without attention, and for the gold span where it is not
+            known.
+        scaled: The same under the scales.
+        input_ids: Names of the inputs, ``(n_inputs,)``.
+        sources: What each input is made of, ``(n_inputs,)``.
+        positions: Place of the gold fact of each input, ``(n_inputs,)``; ``None`` where there is none.
+        gold_tokens: Number of tokens of the gold span of each input, ``(n_inputs,)``; 0 where it is not known.
+        n_tokens: Number of tokens of each input, ``(n_inputs,)``.
+        note: How the weights were computed.
+    """
+
+    untouched: npt.NDArray[np.float64]
+    scaled: npt.NDArray[np.float64]
+    input_ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    positions: tuple[float | None, ...]
+    gold_tokens: tuple[int, ...]
+    n_tokens: tuple[int, ...]
+    note: str
+
+
+def measure_attention(
+    model: Any,
+    inputs: Sequence[AnalysisInput],
+    scales: npt.ArrayLike,
+    *,
+    on_input: Callable[[int], None] | None = None,
+) -> AttentionMass:
+    """Measure what the last token attends to, on the untouched model and under scales.
+
+    The layers compute their output as the attention backend of the model does. Beside it, the eager attention function
+    of the model's family is asked for the weights of the last token alone, ``(heads, n_tokens)``, which are reduced at
+    once; a table of all weights is never made. A backend that takes masks of its own (flash or flex attention) is
+    exchanged for sdpa, or eager where the model has no sdpa, for the time of the measurement; `AttentionMass.note` says
+    so.
+
+    Args:
+        model: A causal language model of transformers, in evaluation mode and without a patch.
+        inputs: The inputs.
+        scales: Position divisors, ``(n_layers,)``.
+        on_input: Hears the number of inputs that are done.
+
+    Returns:
+        The attention. Its thirds sum to 1, except in models that let a head attend to nothing.
+
+    Raises:
+        ScalesError: The scales have a wrong shape, or one is not finite or outside 1e-6 to 1e6.
+        TaskError: There is no input, or one is too short.
+        UnsupportedModelError: The model cannot be scaled layer by layer, or its layers do not call the attention
+            interface of transformers.
+        EvaluationError: An attention weight is not a number.
+    """
+    import torch
+
+    from lpes_evo.rope import count_layers, patch_rope
+    from lpes_evo.rope._structure import find_structure
+
+    inputs = check_inputs(inputs)
+    n_layers = count_layers(model)
+    decoder: Any = find_structure(model).decoder
+    shape = (len(inputs), n_layers, len(PARTS))
+    found = {"untouched": np.full(shape, np.nan), "scaled": np.full(shape, np.nan)}
+    with torch.inference_mode(), _readable_backend(model) as note:
+        for name, values in found.items():
+            with ExitStack() as stack:
+                if name == "scaled":
+                    stack.enter_context(patch_rope(model, scales))
+                for number, entry in enumerate(inputs):
+                    ids = torch.tensor([entry.token_ids], device=model.device)
+                    with watch_last_token(model) as weights_of:
+                        decoder(input_ids=ids, use_cache=False)
+                    for layer, shares in weights_of.items():
+                        values[number, layer] = _parts(shares, entry)
+                    if on_input is not None:
+                        on_input(number + 1 + (len(inputs) if name == "scaled" else 0))
+                    _check(values[number], entry, name)
+    return AttentionMass(
+        **found,
+        input_ids=tuple(entry.id for entry in inputs),
+        sources=tuple(entry.source for entry in inputs),
+        positions=tuple(entry.position for entry in inputs),
+        gold_tokens=tuple(0 if entry.gold is None else entry.gold[1] - entry.gold[0] for entry in inputs),
+        n_tokens=tuple(entry.n_tokens for entry in inputs),
+        note=note,
+    )
+
+
+@contextmanager
+def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]]":
+    """Record the attention of the last token of one input in every layer for the length of a block.
+
+    Args:
+        model: The model; its backend must be sdpa or eager.
+
+    Yields:
+        Mean over heads of the weights of each layer that attends, ``(n_tokens,)``; filled by a forward pass over one
+        row without cache. Where a layer attends several times, the mean of these.
+    """
+    from lpes_evo.methods._attention import _HANDLER, _function, _own_attention_function
+    from lpes_evo.rope._structure import find_structure
+
+    structure = find_structure(model)
+    found: dict[int, list[npt.NDArray[np.float64]]] = {}
+    means: dict[int, npt.NDArray[np.float64]] = {}
+    current = [0]
+
+    def enter(layer: int) -> Callable[..., None]:
+        def hook(_module: Any, _args: Any) -> None:
+            current[0] = layer
+
+        return hook
+
+    def handler(
+        module: Any, underlying: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any
+    ) -> Any:
+        eager = _function("eager", module)
+        last = None if mask is None else _additive(mask[:1, :, -1:, : key.shape[-2]], query.dtype)
+        weights = eager(module, query[:1, :, -1:], key[:1], value[:1], last, **kwargs)[1]
+        mean = weights[0, :, 0].double().mean(dim=0).cpu().numpy()
+        found.setdefault(current[0], []).append(mean)
+        means[current[0]] = np.mean(found[current[0]], axis=0)
+        return underlying(module, query, key, value, mask, **kwargs)
+
+    # One attention module can serve several layers, so the layer is told by what runs, not by the module.
+    handles = [
+        module.register_forward_pre_hook(enter(index)) for index, module in enumerate(structure.layers)
+    ]
+    taken = [module for layer in structure.layers for module in layer.modules()]
+    try:
+        for module in taken:
+            module.__dict__[_HANDLER] = handler
+        with _own_attention_function(structure.decoder):
+            yield means
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in taken:
+            module.__dict__.pop(_HANDLER, None)
+    if not means:
+        raise UnsupportedModelError(
+            f"Expected layers that call the attention interface of transformers, but those of "
+            f"{type(structure.decoder).__name__} compute attention themselves. Its attention cannot be measured."
+        )
+
+
+@contextmanager
+def _readable_backend(model: Any) -> Iterator[str]:
+    """Give a model a backend whose masks can be read for the length of a block, and say which."""
+    from lpes_evo.rope._structure import find_structure
+
+    decoder = find_structure(model).decoder
+    name = getattr(getattr(decoder, "config", None), "_attn_implementation", None) or "eager"
+    how = "weights of the last token by the eager attention function of the family"
+    if name in ("sdpa", "eager"):
+        yield f"{how}; layers run {name} as before"
+        return
+    configs = {
+        id(config): config
+        for module in decoder.modules()
+        if hasattr(config := getattr(module, "config", None), "_attn_implementation_internal")
+    }
+    before = {key: config._attn_implementation_internal for key, config in configs.items()}
+    readable = "sdpa" if getattr(decoder, "_supports_sdpa", False) else "eager"
+    try:
+        for config in configs.values():
+            config._attn_implementation_internal = readable
+        yield f"{how}; layers switched from {name} to {readable} for the measurement"
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation_internal = before[key]
+
+
+def _additive(mask: "torch.Tensor", dtype: "torch.dtype") -> "torch.Tensor":
+    """Return a mask that is added to scores, as eager attention takes it."""
+    import torch
+
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
+        ~mask, torch.finfo(dtype).min
+    )
+
+
+def _parts(shares: npt.NDArray[np.float64], entry: AnalysisInput) -> list[float]:
+    """Return the share of each part, from the share of each token ``(n_tokens,)``."""
+    third, two_thirds = len(shares) // 3, 2 * len(shares) // 3
+    gold = float("nan") if entry.gold is None else float(shares[slice(*entry.gold)].sum())
+    begin, middle, end = np.split(shares, [third, two_thirds])
+    return [float(begin.sum()), float(middle.sum()), float(end.sum()), float(shares[0]), gold]
+
+
+def _check(values: npt.NDArray[np.float64], entry: AnalysisInput, name: str) -> None:
+    """Refuse weights that are not finite; layers without attention have none at all."""
+    broken = np.isnan(values[:, 3]) != np.isnan(values[:, :3]).all(axis=1)
+    known = values[~np.isnan(values[:, 3]), :3]
+    if broken.any() or not len(known) or not np.isfinite(known).all():
+        raise EvaluationError(
+            f"Expected attention weights that are numbers, but on the {name} model input {entry.id!r} has others. "
+            "With float16, try bfloat16 or float32."
+        )

@@ -1,0 +1,155 @@
+"""From drift of vectors and inputs to arms with intervals, to paired tests, and to what drift says about retrieval."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.analysis._arms import CURVE
+from lpes_evo.analysis._hidden_states import MEASURES, Drift
+from lpes_evo.analysis._statistics import (
+    by_source,
+    holm,
+    median_interval,
+    paired_comparison,
+    rank_correlation,
+)
+from lpes_evo.errors import TaskError
+from lpes_evo.problems import AnswerScores
+
+FloatArray = npt.NDArray[np.float64]
+
+LESS, MORE, OPEN = "less", "more", "not shown"
+_LEVEL = 0.05
+
+
+def summarise_drift(
+    drift: Drift, arms: dict[str, FloatArray], scores: AnswerScores | None = None
+) -> dict[str, Any]:
+    """Condense what `measure_drift` gave.
+
+    The drift of a vector on an input is the mean over layers. Arms are compared by the median over their vectors of the
+    mean over sources. The curve counts as drifting less than an arm where the interval of the difference excludes 0 and
+    the p-value, the larger of the two of `lpes_evo.analysis._statistics.paired_comparison` and corrected over the arms
+    by Holm's method, is below 0.05.
+
+    Args:
+        drift: The drift of all vectors, in the order of the arms.
+        arms: The vectors of each arm, ``(n_vectors, n_layers)``, the arm ``curve`` among them with one.
+        scores: How well the model answers each input under each vector, ``(n_vectors, n_inputs)``.
+
+    Returns:
+        A mapping that `json` can write: ``arms`` with drift, drift by layer and retrieval; ``comparisons`` by measure
+        and arm; ``claim``, whether the curve drifts least, by measure; ``retrieval``, the rank correlation of drift and
+        retrieval, by measure; and ``vectors``, every one with its numbers.
+
+    Raises:
+        TaskError: Arms and drift do not fit together.
+    """
+    names = [name for name, vectors in arms.items() for _ in vectors]
+    if len(names) != drift.values.shape[1] or names.count(CURVE) != 1:
+        raise TaskError(
+            f"Expected the drift of {len(names)} vectors with one of the arm {CURVE!r} among them, but got that of "
+            f"{drift.values.shape[1]} with {names.count(CURVE)}."
+        )
+    of_arm = {name: np.array([entry == name for entry in names]) for name in arms}
+    # (n_measures, n_vectors, n_layers, n_sources)
+    layers = by_source(drift.values.swapaxes(2, 3), drift.sources)
+    means = layers.mean(axis=2)
+    retrieval = {} if scores is None else _retrieval(scores)
+    by_vector = {name: values.mean(axis=1) for name, values in retrieval.items()}
+    return {
+        "n_inputs": len(drift.input_ids),
+        "n_sources": means.shape[-1],
+        "n_tokens": drift.n_tokens,
+        "n_layers": layers.shape[2],
+        "arms": {
+            name: _arm(
+                layers[:, chosen],
+                {key: by_source(values[chosen], drift.sources) for key, values in retrieval.items()},
+            )
+            for name, chosen in of_arm.items()
+        },
+        **_comparisons(means, of_arm),
+        "retrieval": {
+            measure: {
+                "all": _correlations(means[number].mean(axis=1), by_vector),
+                **{
+                    name: _correlations(
+                        means[number, chosen].mean(axis=1),
+                        {key: values[chosen] for key, values in by_vector.items()},
+                    )
+                    for name, chosen in of_arm.items()
+                    if chosen.sum() > 1
+                },
+            }
+            for number, measure in enumerate(MEASURES)
+        }
+        if retrieval
+        else None,
+        "vectors": [
+            {
+                "arm": name,
+                "scales": scales.tolist(),
+                "drift": dict(zip(MEASURES, means[:, number].mean(axis=1).tolist(), strict=True)),
+                **{key: float(values[number]) for key, values in by_vector.items()},
+            }
+            for number, (name, scales) in enumerate(
+                zip(names, np.concatenate(list(arms.values())), strict=True)
+            )
+        ],
+    }
+
+
+def _retrieval(scores: AnswerScores) -> dict[str, FloatArray]:
+    return {
+        "log_probability": scores.log_probability,
+        "accuracy": scores.correct.astype(np.float64),
+    }
+
+
+def _arm(layers: FloatArray, retrieval: dict[str, FloatArray]) -> dict[str, Any]:
+    """Summarise drift ``(n_measures, n_vectors, n_layers, n_sources)`` of one arm."""
+    found: dict[str, Any] = {"n_vectors": layers.shape[1], "drift": {}, "last_layer": {}, "layers": {}}
+    for number, measure in enumerate(MEASURES):
+        of_layers = [median_interval(layers[number, :, layer]) for layer in range(layers.shape[2])]
+        found["drift"][measure] = median_interval(layers[number].mean(axis=1))
+        found["last_layer"][measure] = of_layers[-1]
+        found["layers"][measure] = of_layers
+    found["accumulation"] = {
+        measure: _accumulation([entry["value"] for entry in found["layers"][measure]]) for measure in MEASURES
+    }
+    return found | {name: median_interval(values) for name, values in retrieval.items()}
+
+
+def _accumulation(drift: list[float]) -> dict[str, Any]:
+    """Return what each layer adds to the drift, and the first layer with half of the largest drift."""
+    added = np.diff([0.0, *drift]).tolist()
+    return {"added": added, "half_at_layer": int(np.argmax(np.asarray(drift) >= max(drift) / 2))}
+
+
+def _comparisons(means: FloatArray, of_arm: dict[str, npt.NDArray[np.bool_]]) -> dict[str, Any]:
+    """Compare every arm with the curve, from drift ``(n_measures, n_vectors, n_sources)``."""
+    comparisons, claims = {}, {}
+    for number, measure in enumerate(MEASURES):
+        curve = means[number, of_arm[CURVE]][0]
+        rows = {
+            name: paired_comparison(curve, means[number, chosen])
+            for name, chosen in of_arm.items()
+            if name != CURVE
+        }
+        for row, corrected in zip(
+            rows.values(), holm([row["p_value"] for row in rows.values()]), strict=True
+        ):
+            row["p_corrected"] = corrected
+            row["curve_drifts"] = OPEN
+            if corrected < _LEVEL and (row["low"] > 0 or row["high"] < 0):
+                row["curve_drifts"] = LESS if row["low"] > 0 else MORE
+        verdicts = {row["curve_drifts"] for row in rows.values()}
+        comparisons[measure] = rows
+        claims[measure] = "holds" if verdicts == {LESS} else "fails" if MORE in verdicts else OPEN
+    return {"comparisons": comparisons, "claim": claims}
+
+
+def _correlations(drift: FloatArray, retrieval: dict[str, FloatArray]) -> dict[str, Any]:
+    return {name: rank_correlation(drift, values) for name, values in retrieval.items()}

@@ -1,0 +1,207 @@
+"""A whole analysis in one folder: numbers as JSON and CSV, pictures as PNG and SVG."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo import provenance
+from lpes_evo._files import to_json, write_atomic
+from lpes_evo.analysis._arms import drift_arms
+from lpes_evo.analysis._attention_mass import PARTS, measure_attention
+from lpes_evo.analysis._attention_summary import summarise_attention
+from lpes_evo.analysis._decay import decay_curve, layer_frequencies
+from lpes_evo.analysis._drift_summary import summarise_drift
+from lpes_evo.analysis._hidden_states import MEASURES, Drift, measure_drift
+from lpes_evo.analysis._pictures import (
+    plot_attention,
+    plot_decay,
+    plot_drift_by_layer,
+    plot_drift_of_arms,
+    plot_drift_retrieval,
+    plot_gold_attention,
+)
+from lpes_evo.analysis._request import Subject
+from lpes_evo.errors import EvaluationError, StorageError
+from lpes_evo.plots import save_pictures
+from lpes_evo.problems import AnswerScores, score_answers
+
+_N_DISTANCES = 65
+
+
+def new_folder(path: Path) -> Path:
+    """Make the folder of an analysis.
+
+    Raises:
+        StorageError: It cannot be made, or something is in it already.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        used = any(path.iterdir())
+    except OSError as error:
+        raise StorageError(
+            f"Expected to make the folder {path}, but the system said: {error.strerror}. Choose an --output you may "
+            "write to."
+        ) from error
+    if used:
+        raise StorageError(f"Expected a new folder, but {path} holds files. Choose another --output.")
+    return path
+
+
+def report_drift(
+    subject: Subject, folder: Path, *, n_draws: int, on_input: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Measure drift and retrieval of a curve and its rivals, and write ``drift.json``, ``drift.csv`` and pictures.
+
+    Args:
+        subject: What is analysed.
+        folder: An empty folder.
+        n_draws: Vectors of each random arm.
+        on_input: Hears the number of inputs whose hidden states are done.
+
+    Returns:
+        What is in ``drift.json``.
+
+    Raises:
+        LpesError: An argument is not valid, the model's output is not finite, or a file cannot be written.
+    """
+    curve = subject.config.curve
+    arms = drift_arms(
+        subject.scales.scales, n_draws=n_draws, low=curve.y_min, high=curve.y_max, seed=subject.config.seed
+    )
+    vectors = np.concatenate(list(arms.values()))
+    drift = measure_drift(
+        subject.loaded.model, subject.inputs, vectors, batch_tokens=subject.batch_tokens, on_input=on_input
+    )
+    summary = {
+        "format": "lpes-evo/drift",
+        "version": 1,
+        **provenance.describe(**subject.facts(), random_range=[curve.y_min, curve.y_max]),
+        **summarise_drift(drift, arms, _scores(subject, vectors)),
+    }
+    write_atomic(folder / "drift.json", to_json(summary, indent=1) + "\n")
+    write_atomic(folder / "drift.csv", _drift_table(drift, summary))
+    save_pictures(plot_drift_by_layer(summary), folder / "drift_by_layer")
+    save_pictures(plot_drift_of_arms(summary), folder / "drift_of_arms")
+    if summary["retrieval"] is not None:
+        save_pictures(plot_drift_retrieval(summary), folder / "drift_retrieval")
+    return summary
+
+
+def report_attention(
+    subject: Subject, folder: Path, *, on_input: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Measure attention and long-term decay, and write ``attention.json``, ``attention.csv``, ``decay.csv``, pictures.
+
+    Args:
+        subject: What is analysed.
+        folder: An empty folder.
+        on_input: Hears the number of inputs that are done, both passes counted.
+
+    Returns:
+        What is in ``attention.json``.
+
+    Raises:
+        LpesError: The model does not let its attention be measured, its output is not finite, or a file cannot be
+            written.
+    """
+    scales = np.asarray(subject.scales.scales)
+    model = subject.loaded.model
+    attention = measure_attention(model, subject.inputs, scales, on_input=on_input)
+    frequencies = layer_frequencies(model)
+    longest = max(attention.n_tokens) - 1
+    distances = np.unique(np.linspace(0, longest, _N_DISTANCES).round())
+    summary = {
+        "format": "lpes-evo/attention",
+        "version": 1,
+        **provenance.describe(**subject.facts()),
+        **summarise_attention(attention),
+        "frequencies": [None if theta is None else theta.tolist() for theta in frequencies],
+    }
+    write_atomic(folder / "attention.json", to_json(summary, indent=1) + "\n")
+    write_atomic(folder / "attention.csv", _attention_table(summary))
+    write_atomic(folder / "decay.csv", _decay_table(frequencies, scales, distances))
+    save_pictures(plot_attention(summary), folder / "attention")
+    if summary["positions"]:
+        save_pictures(plot_gold_attention(summary), folder / "gold_attention")
+    save_pictures(plot_decay(frequencies, scales, longest), folder / "decay")
+    return summary
+
+
+def _scores(subject: Subject, vectors: npt.NDArray[np.float64]) -> AnswerScores | None:
+    """Score every vector on the inputs that have answers."""
+    rows = [entry.row for entry in subject.inputs if entry.row is not None]
+    if len(rows) < len(subject.inputs):
+        return None
+    scores = score_answers(subject.loaded.model, rows, scales=vectors, batch_tokens=subject.batch_tokens)
+    if not np.isfinite(scores.log_probability).all():
+        raise EvaluationError(
+            "Expected finite log-probabilities of the answers, but some are not. With float16, try bfloat16 or float32."
+        )
+    return scores
+
+
+def _drift_table(drift: Drift, summary: dict[str, Any]) -> str:
+    """Return the mean drift of each vector in each layer as CSV."""
+    means = drift.values.mean(axis=2)
+    rows = []
+    for number, entry in enumerate(summary["vectors"]):
+        for layer in range(means.shape[-1]):
+            rows.append(
+                [
+                    entry["arm"],
+                    number,
+                    layer,
+                    entry["scales"][layer],
+                    *means[:, number, layer].tolist(),
+                    entry.get("log_probability", ""),
+                    entry.get("accuracy", ""),
+                ]
+            )
+    return _csv(["arm", "vector", "layer", "scale", *MEASURES, "log_probability", "accuracy"], rows)
+
+
+def _attention_table(summary: dict[str, Any]) -> str:
+    """Return the shares of each part in each layer as CSV."""
+    header = ["layer", "part"]
+    for name in ("untouched", "scaled", "difference"):
+        header += [name, f"{name}_low", f"{name}_high"]
+    rows = []
+    for layer, row in enumerate(summary["layers"]):
+        for part in PARTS if row is not None else ():
+            found = row[part]
+            if found is not None:
+                numbers = [
+                    found[name][key]
+                    for name in ("untouched", "scaled", "difference")
+                    for key in ("value", "low", "high")
+                ]
+                rows.append([layer, part, *numbers, found["p_value"], found["p_corrected"]])
+    return _csv([*header, "p_value", "p_corrected"], rows)
+
+
+def _decay_table(
+    frequencies: Sequence[npt.NDArray[np.float64] | None],
+    scales: npt.NDArray[np.float64],
+    distances: npt.NDArray[np.float64],
+) -> str:
+    """Return the decay of each layer as CSV."""
+    rows = []
+    for layer, theta in enumerate(frequencies):
+        if theta is not None:
+            before, after = decay_curve(theta, distances), decay_curve(theta, distances, scales[layer])
+            for distance, *bounds in zip(distances, before, after, strict=True):
+                rows.append([layer, float(scales[layer]), int(distance), *map(float, bounds)])
+    return _csv(["layer", "scale", "distance", "before", "after"], rows)
+
+
+def _csv(header: list[str], rows: list[list[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,166 @@
+"""What a command analyses: a model, scales, and inputs, put together from options and from the run they name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lpes_evo.analysis._inputs import AnalysisInput, inputs_of_examples, inputs_of_text
+from lpes_evo.config import RunConfig, load_config
+from lpes_evo.errors import ConfigError
+from lpes_evo.models import LoadedModel, load_model
+from lpes_evo.problems import data_hash, make_task
+from lpes_evo.scales import Scales, load_scales
+
+_N_PIECES = 32
+_PIECE_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """Options of an analysis.
+
+    Attributes:
+        model: Hub id, folder, ``.gguf`` file, or ``tiny``.
+        scales: A ``scales.json``, or the folder of a finished run, whose configuration is then the default.
+        task: Name of the task whose held-out prompts are analysed; by default that of the run or of the scales.
+        config: YAML file with a configuration, for options of the task, gold positions and the seed.
+        text: Text file that is analysed instead of a task.
+        length: Tokens of a piece of the text; ``None`` for 512, or the model's window where that is shorter.
+        n_examples: Examples at each gold position, or pieces of the text; ``None`` for 4, or 32.
+        seed: Seed of every draw; by default that of the configuration.
+        dtype: Data type of the model, see `lpes_evo.load_model`.
+        device: Device of the model.
+        attention: Attention backend of the model.
+        batch_tokens: Tokens of one forward pass.
+    """
+
+    model: str
+    scales: Path
+    task: str | None = None
+    config: Path | None = None
+    text: Path | None = None
+    length: int | None = None
+    n_examples: int | None = None
+    seed: int | None = None
+    dtype: str | None = None
+    device: str = "auto"
+    attention: str | None = None
+    batch_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is analysed.
+
+    Attributes:
+        request: The options.
+        config: The configuration that they resolve to.
+        scales: The scales.
+        loaded: The model.
+        inputs: The inputs.
+        data: SHA-256 of the examples; ``None`` for a text.
+    """
+
+    request: AnalysisRequest
+    config: RunConfig
+    scales: Scales
+    loaded: LoadedModel
+    inputs: list[AnalysisInput]
+    data: str | None
+
+    @property
+    def batch_tokens(self) -> int | None:
+        """Tokens of one forward pass that were asked for."""
+        return self.request.batch_tokens or self.config.task.batch_tokens
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the analysis, as values that `json` can write."""
+        request = self.request
+        return {
+            "model": self.loaded.name,
+            "dtype": self.loaded.dtype,
+            "device": self.loaded.device,
+            "attention": self.loaded.attention,
+            "scales": list(self.scales.scales),
+            "found_on": self.scales.model,
+            "found_with_task": self.scales.task,
+            "task": None if request.text else self.config.task.model_dump(mode="json"),
+            "text": None if request.text is None else request.text.name,
+            "data": self.data,
+            "seed": self.config.seed,
+        }
+
+
+def prepare(request: AnalysisRequest) -> Subject:
+    """Read scales and configuration, load the model and make the inputs; what needs no model comes first.
+
+    Args:
+        request: The options.
+
+    Returns:
+        What is analysed.
+
+    Raises:
+        ScalesError: The scales cannot be read, or belong to a model of another depth.
+        ConfigError: The configuration is not valid, or two options contradict each other.
+        TaskError: The task, its options or the text are not valid.
+        ModelError: The model cannot be loaded or used.
+    """
+    scales = load_scales(request.scales)
+    config = _config(request, scales)
+    examples = None if request.text is not None else _examples(config)
+    loaded = load_model(
+        request.model,
+        revision=config.model.revision,
+        dtype=config.model.dtype,
+        device=request.device,
+        attention=config.model.attention,
+        trust_remote_code=config.model.trust_remote_code,
+    )
+    load_scales(request.scales, n_layers=loaded.n_layers)
+    if examples is None and request.text is not None:
+        inputs = inputs_of_text(
+            loaded,
+            request.text,
+            length=min(_PIECE_TOKENS, loaded.max_length) if request.length is None else request.length,
+            n_inputs=_N_PIECES if request.n_examples is None else request.n_examples,
+        )
+        return Subject(request, config, scales, loaded, inputs, None)
+    inputs = inputs_of_examples(loaded, examples or [], chat_template=config.task.chat_template)
+    return Subject(request, config, scales, loaded, inputs, data_hash(examples or []))
+
+
+def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
+    if request.text is not None and request.task is not None:
+        raise ConfigError("Expected a task or a text, but got both. Leave out --task or --text.")
+    if request.length is not None and request.text is None:
+        raise ConfigError("Expected --length only with --text, which it cuts. Leave it out.")
+    file = request.config
+    if file is None and request.scales.is_dir() and (request.scales / "config.yaml").is_file():
+        file = request.scales / "config.yaml"
+    given = {
+        # What the configuration says of the model belongs to this one alone if it is the same.
+        "model.name": request.model,
+        "model.dtype": request.dtype,
+        "model.attention": request.attention,
+        "task.name": request.task or (scales.task if file is None and request.text is None else None),
+        "seed": request.seed,
+        "report.n_per_position": 4 if request.n_examples is None else request.n_examples,
+    }
+    config = load_config(
+        file=file, overrides={key: value for key, value in given.items() if value is not None}
+    )
+    if file is not None and load_config(file=file).model.name != request.model:
+        model = config.model.model_copy(update={"revision": None, "trust_remote_code": False})
+        config = config.model_copy(update={"model": model})
+    return config
+
+
+def _examples(config: RunConfig) -> list[Any]:
+    task = make_task(config.task.name, **config.task.options)
+    return task.examples(
+        positions=config.report.positions,
+        n_per_position=config.report.n_per_position,
+        seed=config.seed,
+        split="report",
+    )

@@ -1,0 +1,162 @@
+"""Drift and attention as tables and plain sentences for people."""
+
+from typing import TYPE_CHECKING, Any
+
+from lpes_evo.analysis._attention_mass import PARTS
+from lpes_evo.analysis._hidden_states import MEASURES
+from lpes_evo.analysis._pictures import arm_label
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NAMES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
+_CLAIMS = {"holds": "yes", "fails": "no", "not shown": "not shown"}
+
+
+def print_drift(summary: dict[str, Any], console: "Console") -> None:
+    """Print drift by arm, the tests against the curve, and what drift says about retrieval.
+
+    Args:
+        summary: What `lpes_evo.analysis.summarise_drift` gave.
+        console: Where to print.
+    """
+    table = _table(
+        "Drift of hidden states, mean over layers (median over vectors and 95 % interval)",
+        ["arm", "n", *_NAMES.values(), "last layer, L2", "half at layer"],
+    )
+    for name, arm in summary["arms"].items():
+        table.add_row(
+            arm_label(name),
+            str(arm["n_vectors"]),
+            *(_interval(arm["drift"][measure]) for measure in MEASURES),
+            _interval(arm["last_layer"]["relative_l2"]),
+            str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
+        )
+    console.print(table)
+    if summary["retrieval"] is not None:
+        table = _table(
+            "Retrieval under the same vectors", ["arm", "log-probability (nats per token)", "accuracy"]
+        )
+        for name, arm in summary["arms"].items():
+            table.add_row(arm_label(name), _interval(arm["log_probability"]), _interval(arm["accuracy"]))
+        console.print(table)
+    table = _table(
+        "Paired with the smooth curve (positive: the curve drifts less)",
+        ["measure", "against", "difference", "drift more", "p sources", "p vectors", "p (Holm)", "the curve"],
+    )
+    for measure, rows in summary["comparisons"].items():
+        for name, row in rows.items():
+            verdict = row["curve_drifts"]
+            table.add_row(
+                _NAMES[measure],
+                arm_label(name),
+                _interval(row, sign="+"),
+                f"{row['n_more']} of {row['n_vectors']}",
+                _p(row["p_sources"]),
+                "" if row["p_vectors"] is None else _p(row["p_vectors"]),
+                _p(row["p_corrected"]),
+                verdict if verdict == "not shown" else f"drifts {verdict}",
+            )
+        table.add_section()
+    console.print(table)
+    lines = [
+        f"Smooth drifts least, by {_NAMES[measure]}: {_CLAIMS[claim]}"
+        for measure, claim in summary["claim"].items()
+    ]
+    if summary["retrieval"] is not None:
+        lines += [
+            f"Drift ({_NAMES[measure]}) against {score.replace('_', '-')}, {group}: {_correlation(found)}"
+            for measure, groups in summary["retrieval"].items()
+            for group, scores in ((_group(name), scores) for name, scores in groups.items())
+            for score, found in scores.items()
+            if measure == MEASURES[0]
+        ]
+        lines.append("A negative rank correlation means that less drift goes with better retrieval.")
+    lines.append(
+        f"n = {summary['n_inputs']} inputs from {summary['n_sources']} sources, {summary['n_tokens']} tokens compared"
+    )
+    _print_lines(lines, console)
+
+
+def print_attention(summary: dict[str, Any], console: "Console") -> None:
+    """Print what the last token attends to, by layer and part, and by gold position.
+
+    Args:
+        summary: What `lpes_evo.analysis.summarise_attention` gave.
+        console: Where to print.
+    """
+    parts = [part for part in PARTS if any(row and row[part] for row in summary["layers"])]
+    table = _table(
+        "Attention of the last token, mean over heads: untouched -> under scales (* p < 0.05, Holm)",
+        ["layer", *parts],
+    )
+    for layer, row in enumerate(summary["layers"]):
+        cells = (
+            ["no attention", *[""] * (len(parts) - 1)]
+            if row is None
+            else [_change(row[part]) for part in parts]
+        )
+        table.add_row(str(layer), *cells)
+    console.print(table)
+    if summary["positions"]:
+        table = _table(
+            f"Share of the gold span in layer {summary['gold_layer']}, by gold position",
+            ["position", "n", "untouched", "under scales", "difference"],
+        )
+        for row in summary["positions"]:
+            table.add_row(
+                f"{row['position']:.3f}",
+                str(row["n"]),
+                _interval(row["untouched"]),
+                _interval(row["scaled"]),
+                _interval(row["difference"], sign="+"),
+            )
+        console.print(table)
+    lines = [
+        f"n = {summary['n_inputs']} inputs from {summary['n_sources']} sources, "
+        f"{summary['n_with_gold']} with a known gold span",
+        summary["note"],
+    ]
+    _print_lines(lines, console)
+
+
+def _table(title: str, columns: list[str]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+    return table
+
+
+def _print_lines(lines: list[str], console: "Console") -> None:
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _interval(found: dict[str, float], sign: str = "") -> str:
+    return f"{found['value']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+
+
+def _change(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    star = "*" if found["p_corrected"] < 0.05 else ""
+    return f"{found['untouched']['value']:.3f} -> {found['scaled']['value']:.3f}{star}"
+
+
+def _group(name: str) -> str:
+    return "all vectors" if name == "all" else f"{arm_label(name)} alone"
+
+
+def _correlation(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "no rank correlation, one of the two never changes or there are fewer than four vectors"
+    return (
+        f"Spearman {found['value']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}], p = {_p(found['p_value'])}, "
+        f"n = {found['n']}"
+    )
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
