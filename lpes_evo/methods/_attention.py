@@ -171,15 +171,11 @@ def unrotated_attention(
 
     def carry(module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         forward = tracker.current
-        positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        positions: Any = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
         if (
-            type(output) is not tuple
-            or forward is None
-            or positions.shape[-2]
-            not in (
-                len(forward.positions),
-                forward.request.batch,
-            )
+            forward is None
+            or type(output) is not tuple
+            or positions.shape[-2] not in (len(forward.positions), forward.request.batch)
         ):
             raise ModelError(
                 "Expected rotary tables of this forward pass alone, but another patch gives each layer its own. Use "
@@ -353,11 +349,8 @@ def _take_tables(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> 
 @contextmanager
 def _own_attention_function(decoder: torch.nn.Module) -> Iterator[None]:
     """Route the attention of a decoder through our function, with the masks of the function that it had."""
-    configs = {
-        id(config): config
-        for module in decoder.modules()
-        if hasattr(config := getattr(module, "config", None), "_attn_implementation_internal")
-    }
+    found: list[Any] = [getattr(module, "config", None) for module in decoder.modules()]
+    configs = {id(config): config for config in found if hasattr(config, "_attn_implementation_internal")}
     before = {key: config._attn_implementation_internal for key, config in configs.items()}
     if any(str(name).startswith(_PREFIX) for name in before.values()):
         raise ModelError(

@@ -83,7 +83,10 @@ def search_bases(
 
 
 def _gaps(some: Sequence[int], others: Sequence[int]) -> npt.NDArray[np.int_]:
-    return np.abs(np.subtract.outer(np.asarray(some, dtype=int), np.asarray(others, dtype=int))).ravel()
+    gaps: npt.NDArray[np.int_] = np.subtract.outer(
+        np.asarray(some, dtype=np.int_), np.asarray(others, dtype=np.int_)
+    )
+    return np.abs(gaps).ravel()
 
 
 def _merge(

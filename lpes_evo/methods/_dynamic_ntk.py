@@ -61,7 +61,11 @@ class DynamicNtk(ScaledMethod):
         check_describes(model, self.name)
         window = original_length(model, self.original)
         with replaced_rotary(model, lambda module: RowwiseRotaryEmbedding([module])) as stand_ins:
-            own = {stand_in: stand_in.variants[0] for stand_in in stand_ins}
+            own = {
+                stand_in: stand_in.variants[0]
+                for stand_in in stand_ins
+                if isinstance(stand_in, RowwiseRotaryEmbedding)
+            }
 
             def choose(forward: "Forward") -> "torch.Tensor | None":
                 return self._choose(forward, own, window)

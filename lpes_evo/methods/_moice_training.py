@@ -210,7 +210,7 @@ def _mean_loss(model: Any, sequences: Sequence[Sequence[int]]) -> float:
     return math.fsum(nats) / sum(len(ids) - 1 for ids in sequences)
 
 
-def _endless(sequences: list[Sequence[int]], order: random.Random) -> Iterator[Sequence[int]]:
+def _endless(sequences: list[list[int]], order: random.Random) -> Iterator[list[int]]:
     """Yield sequences for ever, each round in another order."""
     while True:
         yield from order.sample(sequences, len(sequences))

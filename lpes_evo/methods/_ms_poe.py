@@ -151,7 +151,7 @@ def head_sharpness(call: "AttentionCall") -> "torch.Tensor":
     first, last = (column.to(call.key.device) for column in (request.first, request.last))
     batch, n_groups = call.key.shape[:2]
     rows = torch.arange(batch, device=call.key.device)
-    query = call.query[rows, :, last].unflatten(1, (n_groups, -1))
+    query = call.query[rows, :, last].reshape(batch, n_groups, -1, call.query.shape[-1])
     keys = call.key[:, :, : call.query.shape[2]]
     scores = torch.einsum("bghd,bgkd->bghk", query, keys).float() * call.scaling
     columns = torch.arange(keys.shape[2], device=keys.device)
@@ -171,7 +171,8 @@ def _tables(call: "RotaryCall", ratios: tuple[float, ...]) -> "tuple[torch.Tenso
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     divisors = torch.tensor(ratios, dtype=dtype, device=positions.device)[:, None, None]
     cosines, sines = call.tables((positions / divisors).flatten(0, 1))
-    return cosines.unflatten(0, (len(ratios), -1)), sines.unflatten(0, (len(ratios), -1))
+    shape = (len(ratios), len(positions), *cosines.shape[1:])
+    return cosines.view(shape), sines.view(shape)
 
 
 def _pick(table: "torch.Tensor", numbers: "torch.Tensor") -> "torch.Tensor":

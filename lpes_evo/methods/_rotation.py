@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -44,8 +45,8 @@ class Rotation:
         """Return the rotation with its indices on a device."""
         if self.sign.device == device:
             return self
-        moved = (tensor.to(device) for tensor in (self.cosine, self.sine, self.partner, self.sign))
-        return Rotation(*moved, self.n_heads, self.n_key_heads)
+        names = ("cosine", "sine", "partner", "sign")
+        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in names})
 
     def widen(self, cosines: torch.Tensor, sines: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return tables ``(..., head_dim)`` of tables ``(..., width)``: one factor for every dimension of a head."""

@@ -97,8 +97,11 @@ def rotary_variant(
             settings["rope_theta"] = settings["rope_theta"] * base_ratio
         settings.update(parameters or {})
     if not isinstance(getattr(config, "rope_parameters", None), dict):
-        config.rope_theta = config.rope_theta if base_ratio == 1.0 else config.rope_theta * base_ratio
-        config.rope_scaling = dict(parameters) if parameters else config.rope_scaling
+        # transformers 4 keeps the base and the type apart.
+        if base_ratio != 1.0:
+            config.rope_theta = config.rope_theta * base_ratio
+        if parameters:
+            config.rope_scaling = dict(parameters)
     with torch.device("cpu"):
         fresh: torch.nn.Module = type(module)(config)
     for name, buffer in _frequencies(module).items():

@@ -102,6 +102,11 @@ def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
     return ids, mask
 
 
+def enter(method: Method, model: Any) -> None:
+    with method.apply(model):
+        pass
+
+
 def state(model: Any) -> dict[str, Any]:
     """Return what a method may have touched."""
     return {

@@ -1,0 +1,184 @@
+"""Golden values of Position Interpolation, dynamic NTK and YaRN, and the cases that other programs get wrong."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from method_promises import IDS, SCALES, SHORT, close, decoded, enter, logits
+from rope_families import tiny_model
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from lpes_evo.errors import LpesError, UnsupportedModelError
+from lpes_evo.methods import DynamicNtk, PositionInterpolation, Yarn, make_method
+from lpes_evo.rope import count_layers, patch_rope
+from lpes_evo.rope._structure import find_structure
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return tiny_model("llama", max_position_embeddings=64)
+
+
+def rotary_module(model: Any) -> Any:
+    return find_structure(model).rotary_modules[0]
+
+
+def wide(**changes: Any) -> Any:
+    """Return a model with heads of 128."""
+    return tiny_model("llama", num_hidden_layers=1, head_dim=128, **changes)
+
+
+def test_interpolated_frequencies_are_the_golden_ones(llama: Any) -> None:
+    with PositionInterpolation(factor=2).apply(llama):
+        found = rotary_module(llama).inv_freq
+    assert torch.allclose(found, torch.tensor([0.5, 0.05, 0.005, 0.0005]), rtol=1e-6)
+
+
+def test_interpolation_is_the_uniform_scale(llama: Any) -> None:
+    with patch_rope(llama, [1.5] * 3):
+        scaled = logits(llama)
+    with PositionInterpolation(factor=1.5).apply(llama):
+        assert close(logits(llama), scaled, 1e-6)
+
+
+def test_interpolation_multiplies_with_scales_on_top(llama: Any) -> None:
+    with patch_rope(llama, [1.5 * scale for scale in SCALES.scales]):
+        product = logits(llama)
+    with PositionInterpolation(factor=1.5, scales=SCALES).apply(llama):
+        assert close(logits(llama), product, 1e-6)
+
+
+def test_interpolation_divides_positions_in_front_of_an_extended_rotary_type() -> None:
+    extended = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16}  # fmt: skip
+    model = tiny_model("llama")
+    config = copy.deepcopy(model.config)
+    if isinstance(getattr(config, "rope_parameters", None), dict):
+        config.rope_parameters |= extended
+    else:
+        config.rope_scaling = extended
+    llama3 = type(model)(config).eval()
+    llama3.load_state_dict(model.state_dict())
+    divided = copy.deepcopy(llama3)
+    rotary_module(divided).inv_freq.div_(1.5)
+    with PositionInterpolation(factor=1.5).apply(llama3):
+        assert close(logits(llama3), logits(divided), 1e-6)
+    wanted = "default rotary type for the method yarn.*llama3"
+    with pytest.raises(UnsupportedModelError, match=wanted), Yarn(factor=2).apply(llama3):
+        pass
+
+
+@pytest.mark.parametrize(("factor", "base"), [(2, 30527.74), (4, 51293.79)])
+def test_dynamic_base_is_the_golden_one(factor: float, base: float) -> None:
+    assert 10000 * DynamicNtk(factor=factor).base_ratio(8192, 4096, 128) == pytest.approx(base, rel=1e-6)
+
+
+def test_dynamic_frequencies_are_the_golden_ones_and_those_of_transformers(llama: Any) -> None:
+    ids = torch.arange(128)[None] % 64
+    with DynamicNtk(factor=2).apply(llama):
+        logits(llama, ids)
+        found = rotary_module(llama).variants[0].inv_freq
+    assert torch.allclose(found, torch.tensor([1, 0.0693361, 0.00480750, 0.000333333]), rtol=1e-5)
+    config = copy.deepcopy(llama.config)
+    if isinstance(getattr(config, "rope_parameters", None), dict):
+        config.rope_parameters |= {"rope_type": "dynamic", "factor": 2.0}
+    else:
+        config.rope_scaling = {"rope_type": "dynamic", "factor": 2.0}
+    assert torch.allclose(found, ROPE_INIT_FUNCTIONS["dynamic"](config, "cpu", seq_len=128)[0], rtol=1e-5)
+
+
+def test_a_prompt_within_the_window_runs_as_on_the_untouched_model_to_the_end(llama: Any) -> None:
+    plain = decoded(llama)
+    with DynamicNtk(factor=4, original=SHORT).apply(llama):
+        assert torch.equal(decoded(llama), plain)
+        assert not close(logits(llama), plain[:, -1:], 1e-6)
+
+
+def test_a_prompt_beyond_the_window_keeps_its_base_while_decoding(llama: Any) -> None:
+    with DynamicNtk(factor=4, original=4).apply(llama):
+        steps = decoded(llama)
+    with DynamicNtk(factor=4, original=4, length=SHORT).apply(llama):
+        assert close(steps, logits(llama)[:, SHORT:])
+
+
+def test_the_original_window_counts_and_not_the_extended_one() -> None:
+    model = tiny_model("phi3", original_max_position_embeddings=8, max_position_embeddings=128)
+    plain = logits(model)
+    with DynamicNtk(factor=2).apply(model):
+        by_config = logits(model)
+    with DynamicNtk(factor=2, original=8).apply(model):
+        assert torch.equal(logits(model), by_config)
+    assert not close(by_config, plain, 1e-6)
+
+
+def test_rows_of_one_batch_have_their_own_bases(llama: Any) -> None:
+    mask = torch.ones_like(IDS)
+    mask[0, :-SHORT] = 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    plain = logits(llama, attention_mask=mask, position_ids=positions)
+    with DynamicNtk(factor=4, original=10).apply(llama):
+        both = logits(llama, attention_mask=mask, position_ids=positions)
+    assert torch.equal(both[0, -SHORT:], plain[0, -SHORT:])
+    assert not close(both[1], plain[1], 1e-6)
+
+
+def test_yarn_frequencies_are_the_golden_ones(llama: Any) -> None:
+    with Yarn(factor=4).apply(llama):
+        module = rotary_module(llama)
+        assert torch.allclose(module.inv_freq, torch.tensor([1, 0.0625, 0.0025, 0.00025]), rtol=1e-6)
+        assert module.attention_scaling == pytest.approx(1.1386294)
+    with Yarn(factor=2).apply(llama):
+        assert rotary_module(llama).attention_scaling == pytest.approx(1.0693147)
+
+
+def test_yarn_frequencies_of_wide_heads_are_the_golden_ones() -> None:
+    model = wide(max_position_embeddings=4096)
+    with Yarn(factor=4).apply(model):
+        found = rotary_module(model).inv_freq[[0, 20, 33, 46, 63]]
+    golden = torch.tensor([1, 0.0562341, 0.00541228, 3.33380e-4, 2.88695e-5])
+    assert torch.allclose(found, golden, rtol=1e-5)
+
+
+def test_yarn_ramp_of_a_large_base_is_the_golden_one() -> None:
+    model = wide(max_position_embeddings=32768, rope_theta=1e6)
+    plain = rotary_module(model).inv_freq.clone()
+    with Yarn(factor=4).apply(model):
+        ratios = rotary_module(model).inv_freq / plain
+    assert torch.allclose(ratios[:24], torch.ones(24))
+    assert ratios[24] < 1 - 1e-3
+    assert ratios[39] > 0.25 + 1e-3
+    assert torch.allclose(ratios[40:], torch.full((24,), 0.25))
+
+
+def test_yarn_honours_the_factors_that_are_given(llama: Any) -> None:
+    with Yarn(factor=4, attention_factor=1.0, original=16).apply(llama):
+        module = rotary_module(llama)
+        assert module.attention_scaling == 1.0
+        # Neither 64 / 16 nor anything else takes the place of the factor.
+        assert float(module.inv_freq[-1]) == pytest.approx(0.001 / 4)
+    with Yarn(factor=8, original=16).apply(llama):
+        assert float(rotary_module(llama).inv_freq[-1]) == pytest.approx(0.001 / 8)
+
+
+@pytest.mark.parametrize("spec", ["ntk:2", "yarn:2", "attention-buckets"])
+def test_families_with_a_fixed_table_are_refused_in_one_line(spec: str) -> None:
+    with pytest.raises(UnsupportedModelError, match="^[^\n]*keeps a fixed table. Use lpes or pi[^\n]*$"):
+        enter(make_method(spec), tiny_model("gptj"))
+
+
+@pytest.mark.parametrize("spec", ["pi:2", "ntk:2", "yarn:2", "attention-buckets", "ms-poe"])
+def test_models_without_rotary_embedding_are_refused(spec: str) -> None:
+    with pytest.raises(LpesError, match="rotary"), make_method(spec).apply(tiny_model("gpt2")):
+        pass
+
+
+def test_layers_are_scaled_on_top_of_yarn(llama: Any) -> None:
+    with Yarn(factor=4).apply(llama):
+        plain = logits(llama)
+        with patch_rope(llama, [1.0] * count_layers(llama)):
+            assert torch.equal(logits(llama), plain)
+        with patch_rope(llama, SCALES.scales):
+            nested = logits(llama)
+    with Yarn(factor=4, scales=SCALES).apply(llama):
+        assert torch.equal(logits(llama), nested)

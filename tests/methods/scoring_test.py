@@ -1,0 +1,109 @@
+"""Methods in evaluations: scoring, arms, and the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from method_promises import CASES, IDS, SCALES, SHORT, model_of
+
+from lpes_evo.errors import ConfigError
+from lpes_evo.evals import make_arms
+from lpes_evo.methods import score_row_by_row
+from lpes_evo.problems import EncodedExample, score_answers
+from lpes_evo.scales import load_scales
+from tests.lpes_evo.cli_test import lpes_evo
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return model_of("llama")
+
+
+def greedy(model: Any, prompt: list[int], n_tokens: int) -> list[int]:
+    ids = torch.tensor([prompt])
+    said = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, min_new_tokens=n_tokens,
+                          do_sample=False)  # fmt: skip
+    return said[0, len(prompt) :].tolist()
+
+
+def example(prompt: list[int], answer: list[int]) -> EncodedExample:
+    return EncodedExample("one", tuple(prompt), tuple(answer))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_teacher_forcing_finds_what_generation_says(name: str, llama: Any, tmp_path: Path) -> None:
+    method = CASES[name].method(llama, tmp_path)
+    with method.apply(llama) as applied:
+        prompts = [IDS[0].tolist(), IDS[1, :SHORT].tolist(), IDS[1].tolist()]
+        answers = [greedy(llama, prompt, 3) for prompt in prompts]
+        rows = [example(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        wrong = [example(p, [(a[0] + 1) % 64, *a[1:]]) for p, a in zip(prompts, answers, strict=True)]
+        if method.chooses_by_prompt:
+            right = score_row_by_row(applied, llama, rows, prompts_end=True)
+            other = score_row_by_row(applied, llama, wrong, prompts_end=True)
+        else:
+            right, other = score_answers(llama, rows), score_answers(llama, wrong)
+            alone = [score_answers(llama, [row]).log_probability[0] for row in rows]
+            assert np.allclose(right.log_probability, alone, rtol=0, atol=1e-5)
+        assert right.correct.all()
+        assert not other.correct.any()
+
+
+def test_arms_are_the_untouched_model_and_what_is_named() -> None:
+    arms = make_arms(SCALES, ["baseline", "lpes", "pi:2", "yarn:4+lpes"])
+    assert [arm.name for arm in arms] == ["untouched", "lpes", "pi:2", "yarn:4+lpes"]
+    assert [arm.found for arm in arms] == [None, SCALES, None, SCALES]
+    assert arms[2].record(3) == {"method": "pi", "factor": 2.0, "streams": 1, "attention_passes": 1}
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (["pi:2", "pi:2"], "every method once, but got pi:2 more than once"),
+        (["pi:2"], "a method that uses the given scales, but got pi:2. Add lpes"),
+        (["lpes", "rival"], "Expected a method, one of"),
+    ],
+)
+def test_wrong_lists_of_methods_are_refused(methods: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_arms(SCALES, methods)
+
+
+COMMAND = ["eval", "tiny", "--tasks", "recall:64", "--positions", "0,1", "--limit", "2", "--teacher-forcing",
+           "--devices", "in-process"]  # fmt: skip
+
+
+def test_routers_are_trained_and_compared_from_the_command_line(tmp_path: Path) -> None:
+    letters = "abcdefghij"
+    lines = [{"text": letters[n:] + letters[:n]} for n in range(6)] + [{"prompt": "ab", "answer": "ba"}]
+    (tmp_path / "data.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    train = ["train-moice", "tiny", "--data", "data.jsonl", "--steps", "1", "--sequences", "2", "--held-out", "2",
+             "--output", "routers"]  # fmt: skip
+    said = lpes_evo(*train, cwd=tmp_path, check=0).stdout
+    assert "step 1 of 1: loss" in said
+    assert "use them with --methods moice:routers" in said
+    again = lpes_evo(*train, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "Expected a new file for the routers, but routers exists" in again.stderr
+    methods = "baseline,ntk:2:original=32,attention-buckets:group=3,ms-poe,moice:routers"
+    said = lpes_evo(*COMMAND, "--methods", methods, "--output", "run", cwd=tmp_path, check=0).stdout
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [*results["arms"]] == ["untouched", *methods.split(",")[1:]]
+    assert results["arms"]["attention-buckets:group=3"]["combine_follows"] == "released code"
+    assert results["arms"]["moice:routers"]["trained_for"]["model"] == "tiny"
+    assert all(arm["overall"]["n"] == 4 for arm in results["tasks"][0]["arms"].values())
+    for method in methods.split(",")[1:]:
+        assert method in said
+    wrong = lpes_evo(*COMMAND, "--methods", "pi", "--output", "wrong", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("Error: Expected pi with its factor")
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_scales_of_a_file_are_one_method_among_others(tmp_path: Path) -> None:
+    SCALES.save(tmp_path / "scales.json")
+    arms = make_arms(load_scales(tmp_path), ["lpes", f"pi:1.5+lpes:{tmp_path}"])
+    assert arms[2].found == SCALES
