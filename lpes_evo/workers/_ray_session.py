@@ -79,9 +79,13 @@ def connect(address: str, n_cpus: int | None) -> bool:
             with environment(_QUIET), _kept_handler():
                 ray.init(address=address, **options)
         except Exception as error:  # Ray raises that class itself when a machine is too slow to start it
+            remedy = ""
+            if address not in (LOCAL, "auto") and "RAY_AUTH_MODE" not in os.environ:
+                # Ray names this cause in no exception, and sends its token to no address unless it is told to.
+                remedy = ". If ray start said that token authentication is enabled, set RAY_AUTH_MODE=token."
             raise ConfigError(
                 f"Expected a Ray cluster at {address!r} that this machine is part of, but Ray says: "
-                f"{' '.join(str(error).split()):.300}"
+                f"{' '.join(str(error).split()):.300}{remedy}"
             ) from error
         _n_users = 1
         return True

@@ -1,6 +1,7 @@
 """What the tests of pools share: tries that are counted across processes, a cluster, and watched processes."""
 
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +54,8 @@ def tries(tmp_path: Path) -> Tries:
 def machine_of_ray() -> dict[str, int]:
     """Describe a machine of four CPUs and a GPU that it pretends to have.
 
-    Ray gives its helpers 15 s to choose ports by themselves, which is too little on a busy machine.
+    Ray gives its helpers 15 s to choose ports by themselves, which is too little on a busy machine
+    (github.com/ray-project/ray/issues/65983).
     """
     helpers = (
         "metrics_agent_port",
@@ -69,6 +71,19 @@ def machine_of_ray() -> dict[str, int]:
     return {"num_cpus": 4, "num_gpus": 1, **dict(zip(helpers, ports, strict=True))}
 
 
+def hand_on_the_port(services: Any, patch: pytest.MonkeyPatch) -> None:
+    """Hand to the raylet the one port that Ray knows, but lets it wait for."""
+    start = services.start_ray_process
+
+    def start_ray_process(command: list[str], process_type: str, **options: Any) -> Any:
+        if process_type == "raylet":
+            port = re.search(r"--listen-port=(\d+)", " ".join(command))
+            command = [*command, f"--dashboard_agent_listen_port={port[1]}"]
+        return start(command, process_type, **options)
+
+    patch.setattr(services, "start_ray_process", start_ray_process)
+
+
 @pytest.fixture(scope="session")
 def add_machine() -> Callable[[Any], None]:
     """Adds a machine to a cluster."""
@@ -80,15 +95,17 @@ def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
     """A cluster of two machines, which this process is no part of yet."""
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     if os.environ.get("LPES_EVO_RAY") != "1":
-        pytest.skip(
-            "tests that start a Ray cluster run with LPES_EVO_RAY=1; they need a machine with time to spare"
-        )
+        pytest.skip("tests that start a Ray cluster take minutes and run with LPES_EVO_RAY=1, as in .ci/run")
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         # A busy machine starts processes more slowly than Ray expects.
         patch.setenv("RAY_agent_register_timeout_ms", "300000")
         patch.setenv("RAY_worker_register_timeout_seconds", "300")
+        # Every actor has an environment of its own, so that it cannot use a process that waits for any.
+        patch.setenv("RAY_prestart_worker_first_driver", "0")
+        hand_on_the_port(services, patch)
         cluster = Cluster(
             initialize_head=True, head_node_args=machine_of_ray() | {"include_dashboard": False}
         )
