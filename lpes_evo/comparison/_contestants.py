@@ -1,0 +1,169 @@
+"""Who competes: our searches, those of other packages, and our default on other curves."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Literal
+
+from lpes_evo.comparison._optimiser_search import OptimiserSearch
+from lpes_evo.comparison._optimisers import OPTIMISERS
+from lpes_evo.config import SearchSettings
+from lpes_evo.errors import ConfigError
+from lpes_evo.operators import CurveSpace
+from lpes_evo.search import Search
+
+_AMPLITUDES = (0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+def _as_given(space: CurveSpace) -> CurveSpace:
+    return space
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to search.
+
+    Attributes:
+        name: Its name on the command line, in tables and in file names.
+        label: What pictures call it.
+        algorithm: ``ga``, ``steady-state``, ``nsga2`` or ``random`` of ours, or a name of `OPTIMISERS`.
+        space_of: Turns the curves of an arena into those it searches.
+        preselection: Its own value of `SearchSettings.preselection`; that of the comparison when ``None``.
+    """
+
+    name: str
+    label: str
+    algorithm: str = "ga"
+    space_of: Callable[[CurveSpace], CurveSpace] = _as_given
+    preselection: int | None = None
+
+    def settings(self, settings: SearchSettings, n_evaluations: int) -> SearchSettings:
+        """Return the settings under which a search of ours makes ``n_evaluations`` evaluations.
+
+        Raises:
+            ConfigError: Fewer evaluations than a first population.
+        """
+        if n_evaluations < settings.population_size:
+            raise ConfigError(
+                f"Expected n_evaluations of at least the population_size = {settings.population_size}, "
+                f"but got {n_evaluations}. Ask for more evaluations."
+            )
+        generations = ceil((n_evaluations - settings.population_size) / settings.offspring_size)
+        own: dict[str, Any] = {"generations": generations}
+        if self.algorithm not in OPTIMISERS:
+            own["algorithm"] = self.algorithm
+        if self.preselection is not None:
+            own["preselection"] = self.preselection
+        return SearchSettings(**settings.model_dump() | own)
+
+    def search(
+        self,
+        space: CurveSpace,
+        settings: SearchSettings,
+        n_evaluations: int,
+        *,
+        seed: int,
+        groups: Sequence[str],
+    ) -> Search:
+        """Return a search for an arena.
+
+        Args:
+            space: The curves of the arena.
+            settings: Sizes and probabilities; algorithm and number of generations are the contestant's own.
+            n_evaluations: The evaluations it may make, to the end of a generation or batch.
+            seed: Seed of every draw.
+            groups: Set of each example, ``(n_examples,)``; NSGA-II has an objective for each set.
+
+        Raises:
+            ConfigError: Too few evaluations, or a package is missing.
+            CurveError: The space cannot be made from that of the arena.
+        """
+        searched, own = self.space_of(space), self.settings(settings, n_evaluations)
+        if self.algorithm in OPTIMISERS:
+            return OptimiserSearch(OPTIMISERS[self.algorithm], searched, n_evaluations, own, seed=seed)
+        n_objectives = len(set(groups)) if own.objectives == "groups" else 1
+        return Search(searched, own, seed=seed, n_objectives=n_objectives)
+
+
+def free_scales(space: CurveSpace) -> CurveSpace:
+    """Return the space with a value of its own for every layer, within the same bounds and on the same grid."""
+    return dataclasses.replace(
+        space,
+        n_points=space.n_layers,
+        curve="linear",
+        x_rule="even",
+        x_step=None if space.x_step is None else 1,
+        max_delta=_range(space),
+    )
+
+
+REFERENCE = "ga"
+"""The contestant that all others are compared with: the default of ``lpes-evo search``."""
+
+CONTESTANTS = {
+    contestant.name: contestant
+    for contestant in (
+        Contestant("ga", "GA (default)"),
+        Contestant("plain-ga", "GA without preselection", preselection=1),
+        Contestant("steady-state", "steady-state GA", "steady-state"),
+        Contestant("nsga2", "NSGA-II", "nsga2"),
+        Contestant("random", "random search", "random"),
+        Contestant("cma-es", "CMA-ES", "cma-es"),
+        Contestant("tpe", "TPE", "tpe"),
+        Contestant("free-ga", "GA on free scales", space_of=free_scales),
+    )
+}
+"""The optimisers that ``lpes-evo compare`` knows, by name."""
+
+
+def ablations(space: CurveSpace) -> dict[str, Contestant]:
+    """Return our default search on other curves than the default ones, by name.
+
+    Args:
+        space: The curves of the arena; what a variant does not change is as here.
+
+    Returns:
+        ``default`` first, then 2 to 8 control points of each kind of curve, amplitude bounds as shares of the range of
+        scales, and x that are free or even. Variants that are the same space as another are left out: a cubic spline
+        of up to 4 points is the Bezier curve, as are linear pieces of 2.
+    """
+    variants: dict[str, CurveSpace] = {"default": space}
+    for n_points in range(2, 9):
+        for curve in _kinds(n_points):
+            variants[f"{curve}-{n_points}"] = dataclasses.replace(space, n_points=n_points, curve=curve)
+    for share in _AMPLITUDES:
+        variants[f"amplitude-{share:g}"] = dataclasses.replace(space, max_delta=_amplitude(space, share))
+    variants["x-free"] = dataclasses.replace(space, x_rule="free")
+    variants["x-even"] = dataclasses.replace(space, x_rule="even")
+    distinct: dict[CurveSpace, str] = {}
+    for name, variant in variants.items():
+        distinct.setdefault(variant, name)
+    return {name: Contestant(name, name, space_of=_Fixed(variant)) for variant, name in distinct.items()}
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """Gives one space whatever the arena's is."""
+
+    space: CurveSpace
+
+    def __call__(self, _space: CurveSpace) -> CurveSpace:
+        return self.space
+
+
+def _kinds(n_points: int) -> tuple[Literal["bezier", "linear", "spline"], ...]:
+    if n_points == 2:
+        return ("bezier",)
+    return ("bezier", "linear") if n_points <= 4 else ("bezier", "linear", "spline")
+
+
+def _range(space: CurveSpace) -> float:
+    return space.y_axis.high - space.y_axis.low
+
+
+def _amplitude(space: CurveSpace, share: float) -> float:
+    """Return a share of the range of scales, in whole steps of the grid and at least one."""
+    if space.y_step is None:
+        return share * _range(space)
+    return max(1, round(share * space.y_axis.n_steps)) * space.y_step

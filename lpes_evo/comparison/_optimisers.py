@@ -1,0 +1,199 @@
+"""Optimisers of other packages: CMA-ES of `cma` and the tree-structured Parzen estimator of `optuna`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import ConfigError
+
+FloatArray = npt.NDArray[np.float64]
+
+# A quarter, which is usual where nothing is known, came out four times worse on the arena `target`.
+_FIRST_STEP = 0.1
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A point that an optimiser would like to know the fitness of.
+
+    Attributes:
+        vector: The point in the unit cube, ``(n_dimensions,)``.
+        handle: What the optimiser knows it by.
+    """
+
+    vector: FloatArray
+    handle: Any = None
+
+
+class Optimiser(ABC):
+    """Proposes points of the unit cube one by one and learns their fitness batch by batch; larger is better.
+
+    Args:
+        n_dimensions: Dimensions of the cube.
+        seed: Seed of the draws that do not come from NumPy's global generator.
+    """
+
+    @abstractmethod
+    def __init__(self, n_dimensions: int, seed: int) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def batch_size(n_dimensions: int) -> int:
+        """Return how many proposals are learned at a time."""
+
+    @abstractmethod
+    def start(self, vectors: Sequence[FloatArray], fitness: Sequence[float | None]) -> None:
+        """Take what is known at the beginning; ``None`` for what failed."""
+
+    @abstractmethod
+    def propose(self) -> Proposal:
+        """Return a point."""
+
+    @abstractmethod
+    def learn(self, proposals: Sequence[Proposal], fitness: Sequence[float | None]) -> None:
+        """Take the fitness of a batch; ``None`` for what failed."""
+
+    @abstractmethod
+    def dismiss(self, proposal: Proposal, fitness: float | None) -> None:
+        """Take note that a proposal will not be evaluated, since its curve is known; ``None`` if not yet."""
+
+
+class CmaEs(Optimiser):
+    """The covariance matrix adaptation evolution strategy (Hansen, "The CMA Evolution Strategy: A Tutorial", 2016).
+
+    Settings are those of `cma`, with steps that begin at a tenth of the cube around the best point known, about the
+    distance of the constant curves among which that was found. When it has converged, it starts again from a point
+    drawn at random.
+    """
+
+    def __init__(self, n_dimensions: int, seed: int) -> None:  # noqa: ARG002
+        self._cma = _package("cma")
+        self._n_dimensions = n_dimensions
+        self._strategy: Any = None
+
+    @staticmethod
+    def batch_size(n_dimensions: int) -> int:
+        """Return the default population of `cma`."""
+        return 4 + int(3 * log(n_dimensions))
+
+    def start(self, vectors: Sequence[FloatArray], fitness: Sequence[float | None]) -> None:
+        """Begin at the best of the points."""
+        known = [(value, number) for number, value in enumerate(fitness) if value is not None]
+        self._begin(vectors[max(known)[1]] if known else np.full(self._n_dimensions, 0.5))
+
+    def propose(self) -> Proposal:
+        """Draw a point from the distribution as it is."""
+        return Proposal(np.array(self._strategy.ask(1)[0]))
+
+    def learn(self, proposals: Sequence[Proposal], fitness: Sequence[float | None]) -> None:
+        """Adapt the distribution; a failed point counts as the worst of its batch."""
+        known = [value for value in fitness if value is not None]
+        if not known:
+            return
+        losses = [-(min(known) if value is None else value) for value in fitness]
+        self._strategy.tell([proposal.vector for proposal in proposals], losses)
+        if self._strategy.stop():
+            self._begin(np.random.random(self._n_dimensions))
+
+    def dismiss(self, proposal: Proposal, fitness: float | None) -> None:
+        """Forget it: the next draw from the same distribution takes its place."""
+
+    def _begin(self, centre: FloatArray) -> None:
+        options = {
+            "bounds": [0, 1],
+            "popsize": self.batch_size(self._n_dimensions),
+            "verbose": -9,
+            # The search seeds NumPy's global generator before every batch; the package shall not.
+            "seed": np.nan,
+        }
+        self._strategy = self._cma.CMAEvolutionStrategy(np.clip(centre, 0.0, 1.0), _FIRST_STEP, options)
+
+
+class Tpe(Optimiser):
+    """The tree-structured Parzen estimator (Bergstra et al., "Algorithms for hyper-parameter optimization", 2011).
+
+    The sampler is that of `optuna` with its own settings; it learns after every evaluation.
+    """
+
+    def __init__(self, n_dimensions: int, seed: int) -> None:
+        self._optuna = _package("optuna")
+        with self._quiet():
+            sampler = self._optuna.samplers.TPESampler(seed=seed % 2**32)
+            self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
+        self._distributions = {
+            f"u{number}": self._optuna.distributions.FloatDistribution(0.0, 1.0)
+            for number in range(n_dimensions)
+        }
+
+    @staticmethod
+    def batch_size(n_dimensions: int) -> int:  # noqa: ARG004
+        """Return 1."""
+        return 1
+
+    def start(self, vectors: Sequence[FloatArray], fitness: Sequence[float | None]) -> None:
+        """Add the points as trials."""
+        with self._quiet():
+            for vector, value in zip(vectors, fitness, strict=True):
+                if value is not None:
+                    parameters = dict(zip(self._distributions, vector.tolist(), strict=True))
+                    trial = self._optuna.trial.create_trial(
+                        params=parameters, distributions=self._distributions, value=value
+                    )
+                    self._study.add_trial(trial)
+
+    def propose(self) -> Proposal:
+        """Begin a trial."""
+        with self._quiet():
+            trial = self._study.ask(self._distributions)
+        return Proposal(np.array([trial.params[name] for name in self._distributions]), trial)
+
+    def learn(self, proposals: Sequence[Proposal], fitness: Sequence[float | None]) -> None:
+        """End the trials."""
+        for proposal, value in zip(proposals, fitness, strict=True):
+            self.dismiss(proposal, value)
+
+    def dismiss(self, proposal: Proposal, fitness: float | None) -> None:
+        """End the trial, with the fitness that is known for the same curve."""
+        with self._quiet():
+            if fitness is None:
+                self._study.tell(proposal.handle, state=self._optuna.trial.TrialState.FAIL)
+            else:
+                self._study.tell(proposal.handle, fitness)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Keep the package's advice out of a block, and the caller's choice as it was."""
+        before = self._optuna.logging.get_verbosity()
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        try:
+            yield
+        finally:
+            self._optuna.logging.set_verbosity(before)
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {"cma-es": CmaEs, "tpe": Tpe}
+"""The optimisers by name."""
+
+MakeOptimiser = Callable[[int, int], Optimiser]
+
+
+def _package(name: str) -> Any:
+    """Import a package of the extra.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"Expected the package {name!r} of the extra [compare], but it cannot be imported: {error}. "
+            "Install it with: pip install 'lpes-evo[compare]', or leave its optimiser out."
+        ) from error

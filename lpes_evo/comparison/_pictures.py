@@ -1,0 +1,179 @@
+"""The pictures of searches side by side; every function returns the matplotlib figure, so that users restyle it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lpes_evo.comparison._standings import Standing
+from lpes_evo.comparison._traces import Axis, Band, Trace, band
+from lpes_evo.operators import CurveSpace
+from lpes_evo.plots import PALETTE, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLORS = [PALETTE[name] for name in ("blue", "orange", "green", "purple", "amber", "sky", "grey")]
+_DASHES = ["-", "--", "-.", ":"]
+_X_LABELS = {
+    "evaluations": "Evaluations",
+    "tokens": "Tokens forwarded",
+    "seconds": "Time of the workers (seconds)",
+}
+
+
+def plot_searches(
+    traces: Mapping[str, Sequence[Trace]],
+    unit: str = "",
+    *,
+    against: Axis = "evaluations",
+    population_size: int | None = None,
+    title: str | None = None,
+) -> "Figure":
+    """Draw the best fitness so far over a cost: mean over seeds and its 95 % interval.
+
+    Args:
+        traces: The searches of each contestant by its label, one for each seed.
+        unit: Unit of the fitness, for the label of the axis.
+        against: ``evaluations``, ``tokens`` or ``seconds``.
+        population_size: Draw the median of the best so many evaluations as well.
+        title: Put before the number of seeds.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ConfigError: There are no searches, or they forwarded no tokens.
+    """
+    label = "Best fitness so far"
+    figure, axes = new_figure(_X_LABELS[against], f"{label} ({unit})" if unit else label)
+    lowest, highest = [], []
+    for number, (name, searches) in enumerate(traces.items()):
+        best = band(searches, [trace.best for trace in searches], against)
+        _draw(axes, best, number, name)
+        known = best.mean[np.isfinite(best.mean)]
+        # The first constant curves would squeeze the rest into one line.
+        lowest.append(known[len(known) // 4 :].min())
+        highest.append(best.high[-1])
+        if population_size is not None:
+            medians = [trace.population_median(population_size) for trace in searches]
+            _draw(axes, band(searches, medians, against), number + 1, f"{name}, median of the population")
+    reach = max(highest) - min(lowest)
+    if np.isfinite(reach) and reach > 0:
+        axes.set_ylim(min(lowest) - 0.25 * reach, max(highest) + 0.1 * reach)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.set_title(_seeds(traces, title), fontsize=9)
+    return figure
+
+
+def plot_diversity(
+    traces: Mapping[str, Sequence[Trace]], spaces: Mapping[str, CurveSpace], population_size: int
+) -> "Figure":
+    """Draw how far apart the curves of the population are, see `Trace.diversity`: mean over seeds and 95 % interval.
+
+    Args:
+        traces: The searches of each contestant by its label, one for each seed.
+        spaces: The curves that each searched.
+        population_size: The most that survive.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ConfigError: There are no searches.
+        CurveError: The control points of a search do not fit its space.
+    """
+    figure, axes = new_figure("Evaluations", "Mean distance of two curves (root mean square of log scale)")
+    for number, (name, searches) in enumerate(traces.items()):
+        series = [trace.diversity(spaces[name], population_size) for trace in searches]
+        _draw(axes, band(searches, series), number, name)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=8)
+    axes.set_title(_seeds(traces, f"the best {population_size} evaluations so far"), fontsize=9)
+    return figure
+
+
+def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
+    """Draw where control points were tried, early and late, and the best curve's points of each search.
+
+    Args:
+        traces: The searches, for example one for each seed.
+        title: Put before the number of seeds.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = new_figure("Layer", "Scale of a control point (position divisor)")
+    points = np.concatenate([trace.points.reshape(-1, 2) for trace in traces])
+    numbers = np.concatenate(
+        [np.repeat(np.arange(1, len(trace) + 1), trace.points.shape[1]) for trace in traces]
+    )
+    dots = axes.scatter(*points.T, c=numbers, s=8, cmap="cividis", alpha=0.6, linewidths=0)
+    for number, trace in enumerate(traces):
+        if np.isfinite(trace.fitness).any():
+            best = trace.points[int(np.nanargmax(trace.fitness))]
+            axes.plot(
+                *best.T,
+                "o-",
+                color=PALETTE["orange"],
+                linewidth=0.8,
+                markersize=4,
+                label=None if number else "best of each search",
+            )
+    figure.colorbar(dots, ax=axes, label="Evaluation")
+    axes.legend(frameon=False, fontsize=8)
+    axes.set_title(_seeds({title: traces}, title), fontsize=9)
+    return figure
+
+
+def plot_standings(
+    standings: Sequence[Standing], reference: str, unit: str = "", *, title: str | None = None
+) -> "Figure":
+    """Draw how much better each contestant is than the reference, with 95 % paired bootstrap intervals over seeds.
+
+    Args:
+        standings: What `standings` gave.
+        reference: The contestant that all others are compared with.
+        unit: Unit of the fitness.
+        title: Put before the number of seeds.
+
+    Returns:
+        The figure.
+    """
+    label = f"Best fitness minus that of {reference}, same seed"
+    figure, axes = new_figure(f"{label} ({unit})" if unit else label, "")
+    figure.set_size_inches(6.4, 1.2 + 0.3 * len(standings))
+    colors = {"better": PALETTE["green"], "worse": PALETTE["orange"]}
+    markers = {"better": "^", "worse": "v"}
+    axes.axvline(0, color=PALETTE["grey"], linewidth=0.8, linestyle=":")
+    for place, standing in enumerate(reversed(standings)):
+        middle = standing.difference
+        reach = [[middle - standing.difference_low], [standing.difference_high - middle]]
+        axes.errorbar(
+            [middle],
+            [place],
+            xerr=np.clip(reach, 0, None),
+            color=colors.get(standing.verdict, PALETTE["grey"]),
+            marker=markers.get(standing.verdict, "o"),
+            capsize=2,
+        )
+    axes.set_yticks(range(len(standings)), [standing.name for standing in reversed(standings)])
+    n = standings[0].n
+    text = f"{n} seeds; ^ better, v worse, o not told apart"
+    axes.set_title(f"{title}; {text}" if title else text, fontsize=9)
+    return figure
+
+
+def _draw(axes: "Axes", line: Band, number: int, label: str) -> None:
+    color = _COLORS[number % len(_COLORS)]
+    dashes = _DASHES[(number + number // len(_COLORS)) % len(_DASHES)]
+    axes.plot(line.x, line.mean, dashes, color=color, label=label)
+    axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
+
+
+def _seeds(traces: Mapping[str, Sequence[Trace]], title: str | None) -> str:
+    counts = sorted({len(searches) for searches in traces.values()})
+    n = " or ".join(str(count) for count in counts)
+    text = f"n = {n} seeds; mean, 95 % bootstrap interval"
+    return f"{title}; {text}" if title else text

@@ -1,0 +1,98 @@
+"""How the searches of finished or running runs converge, from their folders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
+from lpes_evo.comparison._traces import Trace, read_trace
+from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.folder import RunFolder
+from lpes_evo.operators import CurveSpace
+from lpes_evo.plots import save_pictures
+
+_UNITS = {"log_probability": "nats per token", "accuracy": "share of right answers"}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one configuration under different seeds.
+
+    Attributes:
+        traces: Their searches.
+        space: The curves that they search.
+        population_size: Parents that survive.
+        unit: Unit of the fitness.
+    """
+
+    traces: tuple[Trace, ...]
+    space: CurveSpace
+    population_size: int
+    unit: str
+
+
+def read_runs(paths: Sequence[Path]) -> Runs:
+    """Read the searches of run folders, which may still be at work.
+
+    Args:
+        paths: The folders, of runs that differ only in their seed.
+
+    Returns:
+        The runs.
+
+    Raises:
+        ConfigError: There are none, or they differ in more than the seed.
+        JournalError: A folder holds no run, or its journal no evaluation.
+    """
+    folders = [RunFolder(path) for path in paths]
+    configs = [folder.load_config() for folder in folders]
+    if not configs or any(
+        config.model_copy(update={"seed": configs[0].seed}) != configs[0] for config in configs
+    ):
+        raise ConfigError(
+            f"Expected at least one run folder, and runs that differ only in their seed, but got {len(paths)} with "
+            "other differences. Draw them one by one, or compare them with 'lpes-evo compare'."
+        )
+    traces = tuple(read_trace(folder.journal, folder.path.name) for folder in folders)
+    # The last control point is pinned to the last layer.
+    depths = {int(trace.points[0, -1, 0]) + 1 for trace in traces}
+    if len(depths) != 1:
+        raise JournalError(
+            f"Expected runs on models of one depth, but got {', '.join(map(str, sorted(depths)))} layers. "
+            "Draw them one by one."
+        )
+    config = configs[0]
+    return Runs(
+        traces,
+        config.curve.space(depths.pop()),
+        config.search.population_size,
+        _UNITS[config.task.metric],
+    )
+
+
+def draw_runs(runs: Runs, output: Path) -> list[Path]:
+    """Draw convergence against evaluations, tokens and seconds, diversity, and where control points were tried.
+
+    Args:
+        runs: The runs.
+        output: The folder of the pictures; it must exist.
+
+    Returns:
+        The files, each picture as PNG and as SVG.
+
+    Raises:
+        StorageError: A file cannot be written.
+    """
+    traces = {"search": runs.traces}
+    files = []
+    for against in ("evaluations", "tokens", "seconds"):
+        figure = plot_searches(
+            traces,
+            runs.unit,
+            against=against,  # type: ignore[arg-type]
+            population_size=runs.population_size,
+        )
+        files += save_pictures(figure, output / f"convergence-{against}")
+    figure = plot_diversity(traces, {"search": runs.space}, runs.population_size)
+    files += save_pictures(figure, output / "diversity")
+    return files + save_pictures(plot_tried_points(runs.traces), output / "control-points")

@@ -1,0 +1,246 @@
+"""What journals tell of a search: fitness against cost, diversity, and where control points were tried."""
+
+import bisect
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.loop import read_evaluation
+from lpes_evo.operators import CurveSpace
+
+FloatArray = npt.NDArray[np.float64]
+Axis = Literal["evaluations", "tokens", "seconds"]
+
+_FORMAT = "lpes-evo/journal"
+_N_RESAMPLES = 10_000
+_N_MARKS = 200
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The evaluations of one search in the order in which they were finished.
+
+    Attributes:
+        name: What it is called, such as the name of its file.
+        fitness: Mean of the fitness values, ``(n,)``; NaN where an evaluation failed or was raced out.
+        tokens: Tokens forwarded up to and with each evaluation, ``(n,)``.
+        seconds: Time of the workers up to and with each evaluation, ``(n,)``.
+        points: Control points of each evaluation, ``(n, n_points, 2)``.
+    """
+
+    name: str
+    fitness: FloatArray
+    tokens: FloatArray
+    seconds: FloatArray
+    points: FloatArray
+
+    def __len__(self) -> int:
+        """Return the number of evaluations."""
+        return len(self.fitness)
+
+    @property
+    def best(self) -> FloatArray:
+        """The best fitness so far, ``(n,)``; NaN before the first success."""
+        best: FloatArray = np.fmax.accumulate(self.fitness)
+        return best
+
+    def first(self, n: int) -> "Trace":
+        """Return the trace of the first ``n`` evaluations."""
+        cut = {field.name: getattr(self, field.name)[:n] for field in dataclasses.fields(self)[1:]}
+        return dataclasses.replace(self, **cut)
+
+    def populations(self, size: int) -> Iterator[list[int]]:
+        """Yield the numbers of the best evaluations so far after each of them, best first.
+
+        These are the survivors of the algorithms ``ga`` and ``steady-state``, and what the others would keep by the
+        same rule.
+
+        Args:
+            size: The most that survive.
+        """
+        kept: list[tuple[float, int]] = []
+        for number, value in enumerate(self.fitness.tolist()):
+            if np.isfinite(value):
+                bisect.insort(kept, (-value, number))
+                del kept[size:]
+            yield [member for _, member in kept]
+
+    def population_median(self, size: int) -> FloatArray:
+        """Return the median fitness of the best ``size`` evaluations so far, ``(n,)``; NaN before the first success."""
+        medians = [
+            float(np.median(self.fitness[members])) if members else np.nan
+            for members in self.populations(size)
+        ]
+        return np.array(medians)
+
+    def diversity(self, space: CurveSpace, size: int) -> FloatArray:
+        """Return how far apart the curves of the best ``size`` evaluations so far are, ``(n,)``.
+
+        It is the mean over pairs of the root mean square over layers of the difference of the logarithms of the scales:
+        0.1 means that two curves of the population typically differ by a tenth.
+
+        Args:
+            space: The space that decodes the control points.
+            size: The most that survive.
+
+        Returns:
+            The diversity after each evaluation; 0 while there are fewer than two.
+
+        Raises:
+            CurveError: The control points do not fit the space.
+        """
+        logs = np.log(space.decode(self.points))
+        distances = np.sqrt(((logs[:, None] - logs) ** 2).mean(axis=-1))
+        result = np.zeros(len(self))
+        for number, members in enumerate(self.populations(size)):
+            if len(members) > 1:
+                pairs = len(members) * (len(members) - 1)
+                result[number] = distances[np.ix_(members, members)].sum() / pairs
+        return result
+
+
+def read_trace(path: Path, name: str | None = None) -> Trace:
+    """Read the journal of a search, also while it is written: the file is left as it is.
+
+    Args:
+        path: The ``journal.jsonl`` of a run, or a journal of a comparison.
+        name: What to call it; the name of the file when ``None``.
+
+    Returns:
+        The trace, without evaluations that a later start tried again.
+
+    Raises:
+        JournalError: The file cannot be read, is no journal of a search, or holds no evaluation.
+    """
+    fitness, tokens, seconds, points = [], [], [], []
+    for record in _records(path):
+        evaluation = read_evaluation(record, path)
+        # Failures that stopped a run answer nothing; their curves come again.
+        if evaluation.status == "failed" and record["key"].startswith("failed "):
+            continue
+        fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else np.nan)
+        tokens.append(evaluation.tokens)
+        seconds.append(evaluation.seconds)
+        points.append(_points(record, path))
+    if not fitness or len({len(genome) for genome in points}) != 1:
+        raise JournalError(
+            f"Expected {path} to hold evaluations of curves with equally many control points, but it holds "
+            f"{len(fitness)} evaluations. Choose the journal of a search that has begun."
+        )
+    costs = (np.cumsum(np.array(cost, dtype=np.float64)) for cost in (tokens, seconds))
+    return Trace(name or path.stem, np.array(fitness), *costs, np.array(points))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the finished lines of a journal."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JournalError(
+            f"Expected a journal at {path}, but it cannot be read: {error.strerror}. Check the path."
+        ) from error
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError):
+            line = None
+        is_sound = isinstance(line, dict) and (
+            line.get("format") == _FORMAT if number == 1 else isinstance(line.get("key"), str)
+        )
+        if not is_sound:
+            raise JournalError(
+                f"Expected line {number} of {path} to be of a journal of format {_FORMAT!r}, but got {raw[:60]!r}. "
+                "Choose the journal.jsonl of a search."
+            )
+        if number > 1:
+            yield line
+
+
+def _points(record: dict[str, Any], path: Path) -> list[list[float]]:
+    points = record.get("control_points")
+    is_sound = isinstance(points, list) and all(
+        isinstance(point, list) and len(point) == 2 and all(type(value) in (int, float) for value in point)
+        for point in points
+    )
+    if not is_sound or not points or not np.isfinite(np.array(points, dtype=np.float64)).all():
+        raise JournalError(
+            f"Expected control points under key {record['key']!r:.60} of {path}, but got {points!r:.60}. "
+            "The journal was edited; restore it."
+        )
+    return points  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Values over a cost with their interval over searches.
+
+    Attributes:
+        x: The cost, ``(n_marks,)``.
+        mean: Mean over the searches, ``(n_marks,)``; NaN where one of them has no value yet.
+        low: Lower limit of the 95 % percentile bootstrap interval over searches, pointwise, ``(n_marks,)``.
+        high: Upper limit, ``(n_marks,)``.
+        n: Number of searches.
+    """
+
+    x: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    n: int
+
+
+def band(traces: Sequence[Trace], values: Sequence[FloatArray], against: Axis = "evaluations") -> Band:
+    """Bring one series of each of several searches to a common cost.
+
+    Args:
+        traces: The searches, for example one for each seed.
+        values: One value after each evaluation of each search, such as `Trace.best`.
+        against: ``evaluations``, ``tokens`` forwarded, or ``seconds`` of the workers.
+
+    Returns:
+        Mean and interval over the searches, up to the cost at which the first of them ends.
+
+    Raises:
+        ConfigError: There are no searches, or they forwarded no tokens, or ``against`` is unknown.
+    """
+    if not traces or against not in ("evaluations", "tokens", "seconds"):
+        raise ConfigError(
+            f"Expected at least one trace and a cost out of evaluations, tokens, seconds, but got {len(traces)} "
+            f"traces and {against!r}."
+        )
+    costs = [_cost(trace, against) for trace in traces]
+    end = min(float(cost[-1]) for cost in costs)
+    if end <= 0:
+        raise ConfigError(
+            f"Expected evaluations that cost {against}, but these cost none. Draw them against evaluations."
+        )
+    start = max(float(cost[0]) for cost in costs)
+    x = np.arange(1.0, end + 1) if against == "evaluations" else np.linspace(min(start, end), end, _N_MARKS)
+    rows = [
+        series[np.searchsorted(cost, x, side="right") - 1] for series, cost in zip(values, costs, strict=True)
+    ]
+    table = np.array(rows)
+    low, high = _limits(table)
+    return Band(x, table.mean(axis=0), low, high, len(traces))
+
+
+def _cost(trace: Trace, against: Axis) -> FloatArray:
+    if against == "evaluations":
+        return np.arange(1.0, len(trace) + 1)
+    return trace.tokens if against == "tokens" else trace.seconds
+
+
+def _limits(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of percentile bootstrap intervals over rows, for each column."""
+    n = len(table)
+    draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=_N_RESAMPLES)
+    low, high = np.quantile(draws @ table / n, [0.025, 0.975], axis=0)
+    return low, high
