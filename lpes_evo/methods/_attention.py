@@ -196,7 +196,9 @@ def unrotated_attention(
 
             forward, tables = module.__dict__[_TABLES]
             scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
-            return attend(AttentionCall(layer, rotation, query, key, scaling, forward, tables, run)), None
+            call = AttentionCall(layer, rotation, query, key, scaling, forward, tables, run)
+            # Some families view the output in another shape.
+            return attend(call).contiguous(), None
 
         return handler
 
@@ -379,14 +381,20 @@ def _register(underlying: str) -> str:
 
 
 def _attention(
-    underlying: str, module: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any
+    underlying: str,
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """Hand a call of the attention interface to the method, or to the function that the model had."""
     function = _function(underlying, module)
     handler = module.__dict__.get(_HANDLER)
     if handler is None:
-        return function(module, query, key, value, mask, **kwargs)
-    return handler(module, function, query, key, value, mask, **kwargs)
+        return function(module, query, key, value, attention_mask, **kwargs)
+    return handler(module, function, query, key, value, attention_mask, **kwargs)
 
 
 def _function(underlying: str, module: Any) -> Callable[..., Any]:
