@@ -179,20 +179,23 @@ def new_figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def new_panels(labels: Sequence[tuple[str, str]]) -> "tuple[Figure, list[Axes]]":
-    """Return a figure of empty panels side by side in the common style.
+def new_panels(labels: Sequence[tuple[str, str]], n_columns: int = 3) -> "tuple[Figure, list[Axes]]":
+    """Return a figure of empty panels in the common style.
 
     Args:
         labels: Labels of the x and the y axis of each panel.
+        n_columns: Most panels in a row.
 
     Returns:
-        The figure and its panels, from left to right.
+        The figure and its panels, row by row.
     """
     from matplotlib.figure import Figure
 
-    width = 6.4 if len(labels) == 1 else 4.0 * len(labels)
-    figure = Figure(figsize=(width, 4.0), layout="constrained")
-    panels = [figure.add_subplot(1, len(labels), number + 1) for number in range(len(labels))]
+    n_columns = min(n_columns, len(labels))
+    n_rows = -(-len(labels) // n_columns)
+    size = (6.4 if n_columns == 1 else 4.0 * n_columns, 4.0 if n_rows == 1 else 3.4 * n_rows)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = [figure.add_subplot(n_rows, n_columns, number + 1) for number in range(len(labels))]
     for axes, (x_label, y_label) in zip(panels, labels, strict=True):
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)

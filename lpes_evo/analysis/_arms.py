@@ -5,14 +5,17 @@ import random
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import ConfigError
+from lpes_evo.operators import CurveSpace, init_random_walk
 from lpes_evo.scales import check_scales
 
 CURVE, SHUFFLES, NOISE, CONSTANT, RANDOM = "curve", "shuffles", "noise", "constant", "random"
+RANDOM_CURVES = "random curves"
 
 
 def drift_arms(
-    scales: npt.ArrayLike, *, n_draws: int = 20, low: float = 0.5, high: float = 2.0, seed: int = 0
+    scales: npt.ArrayLike, space: CurveSpace, *, n_draws: int = 20, seed: int = 0
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Name the vectors of scales whose drift is compared.
 
@@ -21,13 +24,14 @@ def drift_arms(
     * ``noise``: the scales times ``exp(e)``, where ``e`` is normal and independent in each layer, with the variance
       that the logarithms of the scales have over the layers. In logarithms, so that scales stay positive.
     * ``constant``: the mean of the scales in every layer.
-    * ``random``: every layer on its own, uniform from ``low`` to ``high``.
+    * ``random``: every layer on its own, uniform from the smallest to the largest scale of the space.
+    * ``random curves``: curves of the space that were not searched for. They are as smooth as the curve and were chosen
+      as little as ``random``, so these two tell what smoothness does alone.
 
     Args:
         scales: The curve's scales, ``(n_layers,)``.
+        space: The curves that random ones are drawn from, and the range of random scales.
         n_draws: Vectors of each random arm.
-        low: Smallest scale of ``random``.
-        high: Largest scale of ``random``.
         seed: Seed of the draws; equal arguments give equal vectors on every platform.
 
     Returns:
@@ -35,28 +39,35 @@ def drift_arms(
         others.
 
     Raises:
-        ScalesError: The scales are not one vector of finite positive numbers.
-        ConfigError: ``n_draws`` is not positive, or the range is not one of positive numbers.
+        ScalesError: The scales are not one finite positive number for each layer of the space.
+        ConfigError: ``n_draws`` is not positive.
     """
-    curve = check_scales(scales, np.size(scales)).reshape(-1)
-    if n_draws < 1 or not 0 < low <= high < np.inf:
+    curve = check_scales(scales, space.n_layers).reshape(-1, space.n_layers)
+    if n_draws < 1 or len(curve) != 1:
         raise ConfigError(
-            f"Expected at least one draw of each random arm and scales from a range of positive numbers, but got "
-            f"{n_draws} draws from {low} to {high}."
+            f"Expected one curve and at least one draw of each random arm, but got {len(curve)} and {n_draws}."
         )
+    values = curve[0].tolist()
     spread = float(np.log(curve).std())
-    # The streams of Python's own generator are the same everywhere.
+    # Python's own generator gives the same stream everywhere.
     streams = {name: random.Random(f"{seed}/drift/{name}") for name in (SHUFFLES, NOISE, RANDOM)}
-    n_layers = len(curve)
 
-    def vectors(rows: list[list[float]]) -> npt.NDArray[np.float64]:
-        return np.array(rows, dtype=np.float64)
+    def draw(name: str) -> npt.NDArray[np.float64]:
+        stream = streams[name]
+        rows = {
+            SHUFFLES: lambda: stream.sample(values, len(values)),
+            NOISE: lambda: [stream.gauss(0, spread) for _ in values],
+            RANDOM: lambda: [stream.uniform(space.y_min, space.y_max) for _ in values],
+        }
+        return np.array([rows[name]() for _ in range(n_draws)], dtype=np.float64)
 
+    with isolated_random(seed, "drift", RANDOM_CURVES):
+        random_curves = space.decode([init_random_walk(space) for _ in range(n_draws)])
     return {
-        CURVE: curve[None],
-        SHUFFLES: vectors([streams[SHUFFLES].sample(curve.tolist(), n_layers) for _ in range(n_draws)]),
-        NOISE: curve
-        * np.exp(vectors([[streams[NOISE].gauss(0, spread) for _ in curve] for _ in range(n_draws)])),
-        CONSTANT: np.full((1, n_layers), curve.mean()),
-        RANDOM: vectors([[streams[RANDOM].uniform(low, high) for _ in curve] for _ in range(n_draws)]),
+        CURVE: curve,
+        SHUFFLES: draw(SHUFFLES),
+        NOISE: curve * np.exp(draw(NOISE)),
+        CONSTANT: np.full_like(curve, curve.mean()),
+        RANDOM: draw(RANDOM),
+        RANDOM_CURVES: random_curves,
     }

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.analysis._arms import CURVE
+from lpes_evo.analysis._arms import CURVE, RANDOM, RANDOM_CURVES
 from lpes_evo.analysis._hidden_states import MEASURES, Drift
 from lpes_evo.analysis._statistics import (
     by_source,
@@ -13,6 +13,7 @@ from lpes_evo.analysis._statistics import (
     median_interval,
     paired_comparison,
     rank_correlation,
+    unpaired_comparison,
 )
 from lpes_evo.errors import TaskError
 from lpes_evo.problems import AnswerScores
@@ -39,9 +40,10 @@ def summarise_drift(
         scores: How well the model answers each input under each vector, ``(n_vectors, n_inputs)``.
 
     Returns:
-        A mapping that `json` can write: ``arms`` with drift, drift by layer and retrieval; ``comparisons`` by measure
-        and arm; ``claim``, whether the curve drifts least, by measure; ``retrieval``, the rank correlation of drift and
-        retrieval, by measure; and ``vectors``, every one with its numbers.
+        A mapping that `json` can write: ``arms`` with drift, drift by layer and retrieval; ``comparisons`` with the
+        curve by measure and arm; ``claim``, whether the curve drifts less than every arm that is not ``random curves``,
+        by measure; ``smoothness``, ``random`` against ``random curves`` by measure; ``retrieval``, the rank correlation
+        of drift and retrieval, by measure; and ``vectors``, every one with its numbers.
 
     Raises:
         TaskError: Arms and drift do not fit together.
@@ -130,7 +132,7 @@ def _accumulation(drift: list[float]) -> dict[str, Any]:
 
 def _comparisons(means: FloatArray, of_arm: dict[str, npt.NDArray[np.bool_]]) -> dict[str, Any]:
     """Compare every arm with the curve, from drift ``(n_measures, n_vectors, n_sources)``."""
-    comparisons, claims = {}, {}
+    comparisons, claims, smoothness = {}, {}, {}
     for number, measure in enumerate(MEASURES):
         curve = means[number, of_arm[CURVE]][0]
         rows = {
@@ -145,10 +147,15 @@ def _comparisons(means: FloatArray, of_arm: dict[str, npt.NDArray[np.bool_]]) ->
             row["curve_drifts"] = OPEN
             if corrected < _LEVEL and (row["low"] > 0 or row["high"] < 0):
                 row["curve_drifts"] = LESS if row["low"] > 0 else MORE
-        verdicts = {row["curve_drifts"] for row in rows.values()}
+        # Random curves are smooth too, so that they are no rivals of smoothness.
+        verdicts = {row["curve_drifts"] for name, row in rows.items() if name != RANDOM_CURVES}
         comparisons[measure] = rows
         claims[measure] = "holds" if verdicts == {LESS} else "fails" if MORE in verdicts else OPEN
-    return {"comparisons": comparisons, "claim": claims}
+        if {RANDOM, RANDOM_CURVES} <= of_arm.keys():
+            smoothness[measure] = unpaired_comparison(
+                means[number, of_arm[RANDOM_CURVES]], means[number, of_arm[RANDOM]]
+            )
+    return {"comparisons": comparisons, "claim": claims, "smoothness": smoothness}
 
 
 def _correlations(drift: FloatArray, retrieval: dict[str, FloatArray]) -> dict[str, Any]:

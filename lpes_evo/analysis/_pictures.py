@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.analysis._arms import CONSTANT, CURVE, NOISE, RANDOM, SHUFFLES
+from lpes_evo.analysis._arms import CONSTANT, CURVE, NOISE, RANDOM, RANDOM_CURVES, SHUFFLES
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._decay import decay_curve
 from lpes_evo.analysis._hidden_states import MEASURES
@@ -21,8 +21,9 @@ _ARMS = {
     CURVE: ("smooth curve", PALETTE["blue"], "o"),
     SHUFFLES: ("shuffled curve", PALETTE["orange"], "v"),
     NOISE: ("curve with noise", PALETTE["amber"], "D"),
-    CONSTANT: ("constant of its mean", PALETTE["green"], "^"),
+    CONSTANT: ("constant mean", PALETTE["green"], "^"),
     RANDOM: ("random vector", PALETTE["purple"], "s"),
+    RANDOM_CURVES: ("random curve", PALETTE["sky"], "P"),
 }
 _OTHER = ("untouched", PALETTE["grey"], "s"), ("under scales", PALETTE["blue"], "o")
 
@@ -143,7 +144,7 @@ def plot_attention(summary: dict[str, Any]) -> "Figure":
     """
     layers = [number for number, row in enumerate(summary["layers"]) if row is not None]
     parts = [part for part in PARTS if any(summary["layers"][number][part] for number in layers)]
-    figure, panels = new_panels([("Layer", f"Share of attention: {part}") for part in parts])
+    figure, panels = new_panels([("Layer", f"Share of attention: {part}") for part in parts], n_columns=3)
     for axes, part in zip(panels, parts, strict=True):
         for key, (label, color, marker) in zip(("untouched", "scaled"), _OTHER, strict=True):
             rows = [summary["layers"][number][part][key] for number in layers]
@@ -231,7 +232,7 @@ def plot_decay(
 
 
 def _style(name: str) -> tuple[str, str, str]:
-    return _ARMS.get(name, (name, PALETTE["sky"], "P"))
+    return _ARMS.get(name, (name, PALETTE["grey"], "X"))
 
 
 def _counted(label: str, arm: dict[str, Any]) -> str:

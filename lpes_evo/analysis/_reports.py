@@ -69,10 +69,8 @@ def report_drift(
     Raises:
         LpesError: An argument is not valid, the model's output is not finite, or a file cannot be written.
     """
-    curve = subject.config.curve
-    arms = drift_arms(
-        subject.scales.scales, n_draws=n_draws, low=curve.y_min, high=curve.y_max, seed=subject.config.seed
-    )
+    space = subject.config.curve.space(subject.loaded.n_layers)
+    arms = drift_arms(subject.scales.scales, space, n_draws=n_draws, seed=subject.config.seed)
     vectors = np.concatenate(list(arms.values()))
     drift = measure_drift(
         subject.loaded.model, subject.inputs, vectors, batch_tokens=subject.batch_tokens, on_input=on_input
@@ -80,7 +78,7 @@ def report_drift(
     summary = {
         "format": "lpes-evo/drift",
         "version": 1,
-        **provenance.describe(**subject.facts(), random_range=[curve.y_min, curve.y_max]),
+        **provenance.describe(**subject.facts(), curves=subject.config.curve.model_dump(mode="json")),
         **summarise_drift(drift, arms, _scores(subject, vectors)),
     }
     write_atomic(folder / "drift.json", to_json(summary, indent=1) + "\n")

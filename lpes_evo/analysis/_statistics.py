@@ -39,13 +39,22 @@ def median_interval(values: FloatArray, seed: int = 0) -> dict[str, float]:
     Returns:
         ``value``, ``low`` and ``high``.
     """
+    low, high = np.quantile(_resampled_medians(values, seed), [0.025, 0.975])
+    return {"value": float(np.median(values.mean(axis=1))), "low": float(low), "high": float(high)}
+
+
+def _resampled_medians(values: FloatArray, seed: int, stream: int = 0) -> FloatArray:
+    """Return bootstrap medians over vectors of means over sources, ``(n_resamples,)``.
+
+    Equal seeds draw the same sources; unrelated arms draw their vectors from different streams.
+    """
     n_vectors, n_sources = values.shape
     generator = np.random.default_rng(seed)
     counts = generator.multinomial(n_sources, np.full(n_sources, 1 / n_sources), size=_N_RESAMPLES)
     means = values @ counts.T / n_sources
-    drawn = generator.integers(n_vectors, size=(n_vectors, _N_RESAMPLES))
-    low, high = np.quantile(np.median(np.take_along_axis(means, drawn, axis=0), axis=0), [0.025, 0.975])
-    return {"value": float(np.median(values.mean(axis=1))), "low": float(low), "high": float(high)}
+    drawn = np.random.default_rng([seed, stream]).integers(n_vectors, size=(n_vectors, _N_RESAMPLES))
+    medians: FloatArray = np.median(np.take_along_axis(means, drawn, axis=0), axis=0)
+    return medians
 
 
 def paired_comparison(curve: FloatArray, others: FloatArray) -> dict[str, Any]:
@@ -81,6 +90,31 @@ def paired_comparison(curve: FloatArray, others: FloatArray) -> dict[str, Any]:
         "p_sources": p_sources,
         "p_vectors": p_vectors,
         "p_value": max(p_sources, p_vectors or 0.0),
+    }
+
+
+def unpaired_comparison(first: FloatArray, second: FloatArray) -> dict[str, Any]:
+    """Compare two arms of unrelated vectors on the same sources.
+
+    Args:
+        first: Numbers of one arm, ``(n_vectors, n_sources)``.
+        second: Numbers of the other, ``(n_other_vectors, n_sources)``.
+
+    Returns:
+        The difference ``value`` of the medians over vectors (second minus first), with its 95 % percentile bootstrap
+        interval ``low`` to ``high`` over vectors and sources; and ``p_value`` of the Mann-Whitney test over vectors,
+        two-sided.
+    """
+    from scipy.stats import mannwhitneyu
+
+    resampled = _resampled_medians(second, 0, stream=1) - _resampled_medians(first, 0)
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    first_means, second_means = first.mean(axis=1), second.mean(axis=1)
+    return {
+        "value": float(np.median(second_means) - np.median(first_means)),
+        "low": float(low),
+        "high": float(high),
+        "p_value": float(mannwhitneyu(second_means, first_means).pvalue),
     }
 
 

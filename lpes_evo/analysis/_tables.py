@@ -22,7 +22,7 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
     """
     table = _table(
         "Drift of hidden states, mean over layers (median over vectors and 95 % interval)",
-        ["arm", "n", *_NAMES.values(), "last layer, L2", "half at layer"],
+        ["arm", "n", *_NAMES.values(), "L2 of last layer", "half at"],
     )
     for name, arm in summary["arms"].items():
         table.add_row(
@@ -41,8 +41,8 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
             table.add_row(arm_label(name), _interval(arm["log_probability"]), _interval(arm["accuracy"]))
         console.print(table)
     table = _table(
-        "Paired with the smooth curve (positive: the curve drifts less)",
-        ["measure", "against", "difference", "drift more", "p sources", "p vectors", "p (Holm)", "the curve"],
+        "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
+        ["measure", "against", "difference", "more", "p sources", "p vectors", "p (Holm)", "the curve"],
     )
     for measure, rows in summary["comparisons"].items():
         for name, row in rows.items():
@@ -62,6 +62,11 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
     lines = [
         f"Smooth drifts least, by {_NAMES[measure]}: {_CLAIMS[claim]}"
         for measure, claim in summary["claim"].items()
+    ]
+    lines += [
+        f"Smooth without a search, by {_NAMES[measure]}: random vectors minus random curves "
+        f"{_interval(found, sign='+')}, p = {_p(found['p_value'])}"
+        for measure, found in summary["smoothness"].items()
     ]
     if summary["retrieval"] is not None:
         lines += [
@@ -125,7 +130,7 @@ def _table(title: str, columns: list[str]) -> Any:
 
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
     return table
 
 
@@ -135,7 +140,7 @@ def _print_lines(lines: list[str], console: "Console") -> None:
 
 
 def _interval(found: dict[str, float], sign: str = "") -> str:
-    return f"{found['value']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+    return f"{found['value']:{sign}.2f} [{found['low']:{sign}.2f}, {found['high']:{sign}.2f}]"
 
 
 def _change(found: dict[str, Any] | None) -> str:
@@ -159,4 +164,4 @@ def _correlation(found: dict[str, float] | None) -> str:
 
 
 def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

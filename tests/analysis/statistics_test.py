@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from lpes_evo.analysis._statistics import (
+    by_source,
+    holm,
+    median_interval,
+    paired_comparison,
+    rank_correlation,
+    unpaired_comparison,
+)
+
+
+def test_inputs_of_one_source_count_once():
+    values = np.array([[1.0, 3.0, 10.0, 20.0]])
+    assert by_source(values, ["b", "b", "a", "c"]).tolist() == [[2.0, 10.0, 20.0]]
+
+
+def test_holm_corrects_as_published():
+    # Holm (1979): multiply by 4, 3, 2, 1 in ascending order, never below the one before, never above 1.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+
+
+def test_the_interval_of_the_median_covers_the_truth_about_as_often_as_it_says():
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(60):
+        values = generator.standard_normal((15, 1)) + generator.standard_normal((1, 12))
+        found = median_interval(values)
+        assert found["low"] <= found["value"] <= found["high"]
+        covered += found["low"] <= 0 <= found["high"]
+    assert covered >= 52
+
+
+def test_an_interval_of_one_vector_is_about_sources_and_of_one_source_about_vectors():
+    assert median_interval(np.ones((1, 5))) == {"value": 1.0, "low": 1.0, "high": 1.0}
+    vectors = median_interval(np.arange(9.0)[:, None])
+    assert vectors["value"] == 4.0
+    assert vectors["low"] < 3 < 5 < vectors["high"]
+
+
+def test_a_paired_comparison_knows_its_closed_forms():
+    curve = np.arange(6.0)
+    found = paired_comparison(curve, np.stack([curve + 1, curve + 2, curve - 1, curve]))
+    assert found["value"] == pytest.approx(0.5)
+    assert (found["n_more"], found["n_less"], found["n_vectors"]) == (2, 1, 4)
+    # Six equal differences of one sign: the signed-rank test is exact, 2 of 2 ** 6 outcomes; two of three vectors.
+    assert found["p_sources"] == pytest.approx(2 / 2**6)
+    assert found["p_vectors"] == pytest.approx(1.0)
+    assert found["p_value"] == found["p_vectors"]
+
+
+def test_equal_vectors_are_not_told_apart():
+    found = paired_comparison(np.ones(6), np.ones((3, 6)))
+    assert found["p_value"] == found["p_sources"] == found["p_vectors"] == 1.0
+    assert found["value"] == found["low"] == found["high"] == 0.0
+
+
+def test_unrelated_arms_are_compared_over_vectors():
+    first, second = np.arange(8.0)[:, None] * np.ones(5), 20 + np.arange(8.0)[:, None] * np.ones(5)
+    found = unpaired_comparison(first, second)
+    assert found["value"] == pytest.approx(20)
+    assert found["low"] > 14
+    assert found["high"] < 26
+    assert found["p_value"] == pytest.approx(2 / 12870)
+    assert unpaired_comparison(first, first)["p_value"] == pytest.approx(1)
+    assert unpaired_comparison(first, first)["low"] < 0
+
+
+def test_rank_correlations_of_monotone_pairs_are_one():
+    values = np.arange(10.0)
+    up, down = rank_correlation(values, values**3), rank_correlation(values, -np.exp(values))
+    assert (up["value"], down["value"]) == pytest.approx((1.0, -1.0))
+    assert up["low"] == up["high"] == pytest.approx(1.0)
+    unrelated = rank_correlation(np.random.default_rng(0).random(30), np.random.default_rng(1).random(30))
+    assert unrelated["low"] < 0 < unrelated["high"]
+
+
+def test_there_is_no_rank_correlation_with_what_never_changes_or_is_too_little():
+    assert rank_correlation(np.ones(9), np.arange(9.0)) is None
+    assert rank_correlation(np.arange(9.0), np.ones(9)) is None
+    assert rank_correlation(np.arange(3.0), np.arange(3.0)) is None
