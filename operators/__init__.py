@@ -22,7 +22,8 @@ Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a r
 - Space and genome: `CurveSpace`, `CurveConstraints`, `BezierGenome`, `CurveFitness`
 - Initialisers: `init_random_walk`, `init_quasi_random`, `init_constant`, `init_constants`, `init_identity`
 - Crossovers: `cx_blend`, `cx_splice`, `cx_mix`
-- Mutations: `mut_point`, `mut_shift`, `mut_tilt`, `mut_mix`
+- Mutations: `mut_point`, `mut_shift`, `mut_tilt`, `mut_mix`; with a gradient, `mut_gradient`
+- Fit: `fit_curve`
 - Bezier curves: `bernstein`, `de_casteljau`
 - Errors: `LpesError`, `CurveError`
 """
@@ -31,8 +32,10 @@ from lpes_evo.operators._bezier import bernstein, de_casteljau
 from lpes_evo.operators._constraints import CurveConstraints
 from lpes_evo.operators._crossover import cx_blend, cx_mix, cx_splice
 from lpes_evo.operators._errors import CurveError, LpesError
+from lpes_evo.operators._fit import fit_curve
 from lpes_evo.operators._fitness import CurveFitness
 from lpes_evo.operators._genome import BezierGenome
+from lpes_evo.operators._gradient import mut_gradient
 from lpes_evo.operators._init import (
     init_constant,
     init_constants,
@@ -55,11 +58,13 @@ __all__ = [
     "cx_mix",
     "cx_splice",
     "de_casteljau",
+    "fit_curve",
     "init_constant",
     "init_constants",
     "init_identity",
     "init_quasi_random",
     "init_random_walk",
+    "mut_gradient",
     "mut_mix",
     "mut_point",
     "mut_shift",

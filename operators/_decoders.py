@@ -20,6 +20,7 @@ _DEGREES = {"linear": 1, "spline": 3}
 _N_SEARCHED = 256
 _MAX_ITERATIONS = 100
 _EPSILON = float(np.finfo(np.float64).eps)
+_BESIDE = 1e-9
 
 
 class Decoder(ABC):
@@ -40,6 +41,28 @@ class Decoder(ABC):
         """
 
     @abstractmethod
+    def parameters(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return the parameter at which each curve is read for each layer.
+
+        Args:
+            x: Layer coordinates of the control points, ``(n, n_points)``.
+            n_layers: Number of layers.
+
+        Returns:
+            The parameters in [0, 1], ``(n, n_layers)``.
+        """
+
+    @abstractmethod
+    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return the weights of the control points at parameters ``(...)``, as ``(..., n_points)``.
+
+        They are not negative and sum to 1.
+        """
+
+    @abstractmethod
+    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return the derivatives of `basis` in the parameter, ``(..., n_points)``."""
+
     def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
         """Return how the y of the control points add up to the value of every layer.
 
@@ -50,6 +73,31 @@ class Decoder(ABC):
         Returns:
             The weights, ``(n_layers, n_points)``; they are not negative, and each row sums to 1.
         """
+        return self.basis(self.parameters(x[None], n_layers)[0], len(x))
+
+    def jacobian(self, points: FloatArray, n_layers: int) -> tuple[FloatArray, FloatArray]:
+        """Return how the value of every layer changes with the control points of one curve.
+
+        The value is B_y(t) with B_x(t) = layer. So in y it changes by the weight b_k(t), and in x, by the theorem of
+        the implicit function, by ``-b_k(t) B_y'(t) / B_x'(t)``.
+
+        Args:
+            points: Control points, ``(n_points, 2)``.
+            n_layers: Number of layers.
+
+        Returns:
+            The derivatives in y and those in x, each ``(n_layers, n_points)``. The first and the last x are pinned, so
+            theirs are 0, as are those in x where the curve stands upright.
+        """
+        x, y = points.T
+        t = self.parameters(x[None], n_layers)[0]
+        weights, slopes = self.basis(t, len(x)), self.slopes(t, len(x))
+        run, rise = slopes @ x, slopes @ y
+        is_upright = np.abs(run) <= _EPSILON * max(1.0, x[-1])
+        steepness = np.where(is_upright, 0.0, rise / np.where(is_upright, 1.0, run))
+        in_x = -steepness[:, None] * weights
+        in_x[:, [0, -1]] = 0.0
+        return weights, in_x
 
 
 class BezierDecoder(Decoder):
@@ -59,9 +107,19 @@ class BezierDecoder(Decoder):
         """Read the curve value of every layer."""
         return decode_points(points, n_layers)
 
-    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
-        """Return the Bernstein weights of every layer."""
-        return bernstein(invert(x[None], n_layers)[0], len(x))
+    def parameters(self, x: FloatArray, n_layers: int) -> FloatArray:
+        """Return the parameter of every layer."""
+        return invert(x, n_layers)
+
+    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return the Bernstein weights."""
+        return bernstein(t, n_points)
+
+    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return their derivatives, differences of the weights of one degree less (Farin, chapter 5)."""
+        below = np.pad(bernstein(t, n_points - 1), [(0, 0)] * np.ndim(t) + [(1, 1)])
+        slopes: FloatArray = (n_points - 1) * -np.diff(below, axis=-1)
+        return slopes
 
 
 class SplineDecoder(Decoder):
@@ -83,12 +141,12 @@ class SplineDecoder(Decoder):
         # Between its knots a curve of degree 1 is straight: nothing is to be looked for there.
         searched = breaks if degree == 1 else np.union1d(breaks, np.linspace(0, 1, _N_SEARCHED + 1))
         self._searched = searched
-        self._basis_searched = self._basis(searched)
+        self._basis_searched = self.basis(searched, n_points)
 
     def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
         """Read the curve value of every layer."""
         x, y = np.moveaxis(points, -1, 0)
-        basis = self._basis(self._invert(x, n_layers))
+        basis = self.basis(self.parameters(x, n_layers), self._n_points)
         # Relative to the first point, a constant curve gives its constant without a rounding error.
         values: FloatArray = y[:, :1] + np.einsum("nlk,nk->nl", basis, y - y[:, :1])
         np.clip(values, y.min(axis=1, keepdims=True), y.max(axis=1, keepdims=True), out=values)
@@ -96,21 +154,28 @@ class SplineDecoder(Decoder):
             values[:, -1] = y[:, -1]
         return values
 
-    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
-        """Return the weights of every layer."""
-        weights: FloatArray = self._basis(self._invert(x[None], n_layers))[0]
-        return weights
+    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return the B-splines."""
+        return self._splines(t, n_points, 0)
 
-    def _basis(self, t: FloatArray) -> FloatArray:
-        """Return the weights of the control points at parameters, ``(..., n_points)``."""
+    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+        """Return the derivatives of the B-splines; between two straight pieces the mean of both."""
+        if self._degree > 1:
+            return self._splines(t, n_points, 1)
+        # A layer often stands on a point of the curve, where the pieces to its left and right differ.
+        left, right = np.maximum(t - _BESIDE, 0.0), np.minimum(t + _BESIDE, 1.0)
+        return 0.5 * (self._splines(left, n_points, 1) + self._splines(right, n_points, 1))
+
+    def _splines(self, t: FloatArray, n_points: int, order: int) -> FloatArray:
+        """Return a derivative of the B-splines of every control point at parameters, ``(..., n_points)``."""
         # Slow to import, and the default curve does without.
         from scipy.interpolate import BSpline
 
-        spline: Any = BSpline(self._knots, np.eye(self._n_points), self._degree)
-        basis: FloatArray = spline(t)
-        return basis
+        spline: Any = BSpline(self._knots, np.eye(n_points), self._degree)
+        values: FloatArray = spline(t, order)
+        return values
 
-    def _invert(self, x: FloatArray, n_layers: int) -> FloatArray:
+    def parameters(self, x: FloatArray, n_layers: int) -> FloatArray:
         """Return the first parameter at which each curve reaches each layer, ``(n, n_layers)``."""
         t = np.zeros((len(x), n_layers))
         if n_layers > 1:
@@ -143,7 +208,7 @@ class SplineDecoder(Decoder):
             inside = (proposal > low) & (proposal < high)
             proposal = np.where(inside, proposal, 0.5 * (low + high))
             t = np.where(done, t, proposal)
-            value = np.einsum("nlk,nk->nl", self._basis(t), x) - layers
+            value = np.einsum("nlk,nk->nl", self.basis(t, self._n_points), x) - layers
             done |= (np.abs(value) <= noise) | (high - low <= _EPSILON)
             is_below = value < 0
             above = np.where(is_below & (side == -1), 0.5 * above, above)

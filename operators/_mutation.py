@@ -36,7 +36,7 @@ def mut_point(individual: BezierGenome, *, space: CurveConstraints, finest: floa
         CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    share = _draw_share(finest)
+    share = draw_share(finest)
     untried = list(range(space.n_points))
     while untried:
         k = untried.pop(random.randrange(len(untried)))
@@ -70,7 +70,7 @@ def mut_shift(individual: BezierGenome, *, space: CurveConstraints, finest: floa
         CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    reach = _reach(_draw_share(finest), space.y_axis.n_steps)
+    reach = _reach(draw_share(finest), space.y_axis.n_steps)
     low, high = max(-min(ys), -reach), min(space.y_axis.n_steps - max(ys), reach)
     if low < high:
         shift = _draw_other(low, high, 0)
@@ -101,7 +101,7 @@ def mut_tilt(individual: BezierGenome, *, space: CurveConstraints, finest: float
         CurveError: The individual is not feasible, or ``finest`` is out of range.
     """
     xs, ys = space.indices(individual)
-    reach = _reach(_draw_share(finest), space.y_axis.n_steps)
+    reach = _reach(draw_share(finest), space.y_axis.n_steps)
     untried = list(range(space.n_points))
     while untried:
         pivot = untried.pop(random.randrange(len(untried)))
@@ -225,7 +225,7 @@ def _feasible_rises(space: CurveConstraints, ys: list[int], pivot: int, reach: i
     return low, high
 
 
-def _draw_share(finest: float) -> float:
+def draw_share(finest: float) -> float:
     """Draw a share of the axis log-uniformly from ``finest`` to 1.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 
 def nearest_indices(
@@ -28,6 +29,9 @@ def nearest_indices(
     Returns:
         The minimiser, ``(n_points,)``; where two are equally near, the one found is the same every time.
     """
+    freely = [min(max(round(target), low), high) for target, (low, high) in zip(targets, bounds, strict=True)]
+    if all(rise[0] <= after - before <= rise[1] for before, after in pairwise(freely)):
+        return freely
     solution = list(start)
     span = max(high - low for low, high in bounds)
     scale = 1 << span.bit_length()

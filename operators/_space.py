@@ -1,5 +1,6 @@
 """The space of curves that a search runs over."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from lpes_evo.operators._constraints import CurveConstraints
 from lpes_evo.operators._crossover import check_blend, cx_mix
 from lpes_evo.operators._decoders import Decoder, make_decoder
 from lpes_evo.operators._errors import CurveError
+from lpes_evo.operators._fit import fit_curve
 from lpes_evo.operators._fitness import CurveFitness
 from lpes_evo.operators._genome import BezierGenome
 from lpes_evo.operators._init import init_random_walk
@@ -69,6 +71,22 @@ class CurveSpace(CurveConstraints):
     def contains_identity(self) -> bool:
         """Whether 1.0 is a feasible value, so that the curve of all ones is in the space."""
         return self.y_axis.contains(1.0)
+
+    def free(self) -> "CurveSpace":
+        """Return the space with a value of its own for every layer, within the same bounds and on the same grid."""
+        return dataclasses.replace(
+            self,
+            n_points=max(2, self.n_layers),
+            curve="linear",
+            x_rule="even",
+            x_step=None if self.x_step is None else 1,
+            max_delta=self.y_axis.high - self.y_axis.low,
+        )
+
+    def continuous(self) -> "CurveSpace":
+        """Return the space of the same curves without a grid; x that do not move stay where they are."""
+        x_step = self.x_step if self.x_rule == "even" else None
+        return dataclasses.replace(self, x_step=x_step, y_step=None)
 
     def genome(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> BezierGenome:
         """Make a genome from control points of your own, such as a start of the search.
@@ -130,36 +148,8 @@ class CurveSpace(CurveConstraints):
         return given
 
     def fit(self, values: npt.ArrayLike, weights: Sequence[float] = (1.0,)) -> BezierGenome:
-        """Return a genome whose curve is close to given values, such as published scales.
-
-        The x are equally spaced; the y are fitted by least squares over the layers and then moved to the
-        nearest feasible ones.
-
-        Args:
-            values: One finite value per layer, ``(n_layers,)``.
-            weights: Weights of the fitness, ``(n_objectives,)``.
-
-        Returns:
-            The fitted genome.
-
-        Raises:
-            CurveError: The values have the wrong shape or are not finite, or a weight is zero or not finite.
-        """
-        try:
-            values = np.asarray(values, dtype=np.float64)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise CurveError(
-                f"Expected {self.n_layers} finite values, but got {shown(values)}. Give one value per layer."
-            ) from error
-        if values.shape != (self.n_layers,) or not np.isfinite(values).all():
-            raise CurveError(
-                f"Expected finite values of shape (n_layers,) = ({self.n_layers},), but got {values.shape} "
-                f"with {np.isfinite(values).sum()} finite ones. Give one value per layer."
-            )
-        x = self.x_axis.values(self.even_xs())
-        weights_of_y = self._decoder.weights(np.array(x), self.n_layers)
-        y = np.linalg.lstsq(weights_of_y, values, rcond=None)[0]
-        return self.nearest(list(zip(x, y.tolist(), strict=True)), weights)
+        """Return the feasible genome whose curve is nearest to given values, see `fit_curve`."""
+        return fit_curve(values, self, weights)
 
     def decode(self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Read the value of every layer off many curves at once.
@@ -178,6 +168,13 @@ class CurveSpace(CurveConstraints):
                 decreasing unless ``x_rule`` is ``free``, or a number is not finite. Bounds, grid and amplitude are
                 not looked at; `check` does.
         """
+        points = self._decodable(genomes)
+        return self._decoder.decode(points, self.n_layers) if points.size else np.empty((0, self.n_layers))
+
+    def _decodable(
+        self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike
+    ) -> npt.NDArray[np.float64]:
+        """Return the points of curves that can be decoded, ``(n, n_points, 2)``."""
         try:
             points = np.asarray(genomes, dtype=np.float64)
         except (OverflowError, TypeError, ValueError) as error:
@@ -186,7 +183,7 @@ class CurveSpace(CurveConstraints):
                 "space.genome(points) makes a sound one."
             ) from error
         if points.size == 0 and points.ndim == 1:
-            return np.empty((0, self.n_layers))
+            return np.empty((0, self.n_points, 2))
         if points.ndim != 3 or points.shape[1:] != (self.n_points, 2):
             raise CurveError(
                 f"Expected genomes of shape (n, n_points, 2) = (n, {self.n_points}, 2), but got "
@@ -205,7 +202,26 @@ class CurveSpace(CurveConstraints):
                 f"Expected finite points with x going from 0 to n_layers - 1 = {self.n_layers - 1} without "
                 f"decreasing, but genome {row} is {points[row].tolist()}. space.nearest(points) mends it."
             )
-        return self._decoder.decode(points, self.n_layers)
+        return points
+
+    def jacobian(
+        self, genome: Sequence[Sequence[float]] | npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return how the value of every layer changes with the control points.
+
+        Args:
+            genome: Control points of one curve, ``(n_points, 2)``; bounds, grid and amplitude are not looked at.
+
+        Returns:
+            The derivatives in the y and in the x of the points, each ``(n_layers, n_points)``; 0 in x that do not
+            move. Where straight pieces meet at a layer, those in x are the mean of both sides.
+
+        Raises:
+            CurveError: As for `decode`.
+        """
+        points = self._decodable([genome])[0]
+        in_y, in_x = self._decoder.jacobian(points, self.n_layers)
+        return in_y, np.zeros_like(in_x) if self.x_rule == "even" else in_x
 
     @cached_property
     def _decoder(self) -> Decoder:
