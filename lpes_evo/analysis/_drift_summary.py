@@ -25,7 +25,10 @@ _LEVEL = 0.05
 
 
 def summarise_drift(
-    drift: Drift, arms: dict[str, FloatArray], scores: AnswerScores | None = None
+    drift: Drift,
+    arms: dict[str, FloatArray],
+    scores: AnswerScores | None = None,
+    untouched: AnswerScores | None = None,
 ) -> dict[str, Any]:
     """Condense what `measure_drift` gave.
 
@@ -38,12 +41,14 @@ def summarise_drift(
         drift: The drift of all vectors, in the order of the arms.
         arms: The vectors of each arm, ``(n_vectors, n_layers)``, the arm ``curve`` among them with one.
         scores: How well the model answers each input under each vector, ``(n_vectors, n_inputs)``.
+        untouched: How well the untouched model, whose drift is 0, answers each input, ``(n_inputs,)``.
 
     Returns:
         A mapping that `json` can write: ``arms`` with drift, drift by layer and retrieval; ``comparisons`` with the
         curve by measure and arm; ``claim``, whether the curve drifts less than every arm that is not ``random curves``,
-        by measure; ``smoothness``, ``random`` against ``random curves`` by measure; ``retrieval``, the rank correlation
-        of drift and retrieval, by measure; and ``vectors``, every one with its numbers.
+        by measure; ``smoothness``, ``random`` against ``random curves`` by measure; ``untouched``, its retrieval;
+        ``retrieval``, the rank correlation of drift and retrieval, by measure; and ``vectors``, every one with its
+        numbers.
 
     Raises:
         TaskError: Arms and drift do not fit together.
@@ -71,6 +76,12 @@ def summarise_drift(
                 {key: by_source(values[chosen], drift.sources) for key, values in retrieval.items()},
             )
             for name, chosen in of_arm.items()
+        },
+        "untouched": None
+        if untouched is None
+        else {
+            name: median_interval(by_source(values[None], drift.sources))
+            for name, values in _retrieval(untouched).items()
         },
         **_comparisons(means, of_arm),
         "retrieval": {

@@ -97,7 +97,9 @@ def plot_drift_of_arms(summary: dict[str, Any]) -> "Figure":
 
 
 def plot_drift_retrieval(summary: dict[str, Any], measure: str = "relative_l2") -> "Figure":
-    """Draw retrieval against drift, one dot for each vector of scales.
+    """Draw retrieval against drift, one mark for each vector of scales, and one for the untouched model.
+
+    The rank correlation is over the vectors, without the untouched model.
 
     Args:
         summary: What `lpes_evo.analysis.summarise_drift` gave, with scores.
@@ -122,6 +124,9 @@ def plot_drift_retrieval(summary: dict[str, Any], measure: str = "relative_l2") 
                 alpha=0.8,
                 label=_counted(label, arm),
             )
+        if summary["untouched"] is not None:
+            label, color, marker = _OTHER[0]
+            axes.plot([0], [summary["untouched"][score]["value"]], marker, color=color, label=label)
         found = summary["retrieval"][measure]["all"][score]
         axes.set_title(
             "no rank correlation: one of the two never changes"

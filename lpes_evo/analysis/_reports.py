@@ -79,7 +79,7 @@ def report_drift(
         "format": "lpes-evo/drift",
         "version": 1,
         **provenance.describe(**subject.facts(), curves=subject.config.curve.model_dump(mode="json")),
-        **summarise_drift(drift, arms, _scores(subject, vectors)),
+        **summarise_drift(drift, arms, *_scores(subject, vectors)),
     }
     write_atomic(folder / "drift.json", to_json(summary, indent=1) + "\n")
     write_atomic(folder / "drift.csv", _drift_table(drift, summary))
@@ -130,17 +130,21 @@ def report_attention(
     return summary
 
 
-def _scores(subject: Subject, vectors: npt.NDArray[np.float64]) -> AnswerScores | None:
-    """Score every vector on the inputs that have answers."""
+def _scores(
+    subject: Subject, vectors: npt.NDArray[np.float64]
+) -> tuple[AnswerScores | None, AnswerScores | None]:
+    """Score the inputs, where all have answers, under every vector and on the untouched model."""
     rows = [entry.row for entry in subject.inputs if entry.row is not None]
     if len(rows) < len(subject.inputs):
-        return None
-    scores = score_answers(subject.loaded.model, rows, scales=vectors, batch_tokens=subject.batch_tokens)
-    if not np.isfinite(scores.log_probability).all():
+        return None, None
+    model, batch_tokens = subject.loaded.model, subject.batch_tokens
+    scores = score_answers(model, rows, scales=vectors, batch_tokens=batch_tokens)
+    untouched = score_answers(model, rows, batch_tokens=batch_tokens)
+    if not all(np.isfinite(entry.log_probability).all() for entry in (scores, untouched)):
         raise EvaluationError(
             "Expected finite log-probabilities of the answers, but some are not. With float16, try bfloat16 or float32."
         )
-    return scores
+    return scores, untouched
 
 
 def _drift_table(drift: Drift, summary: dict[str, Any]) -> str:

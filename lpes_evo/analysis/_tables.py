@@ -37,8 +37,11 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         table = _table(
             "Retrieval under the same vectors", ["arm", "log-probability (nats per token)", "accuracy"]
         )
-        for name, arm in summary["arms"].items():
-            table.add_row(arm_label(name), _interval(arm["log_probability"]), _interval(arm["accuracy"]))
+        rows = {arm_label(name): arm for name, arm in summary["arms"].items()}
+        if summary["untouched"] is not None:
+            rows = {"untouched model": summary["untouched"]} | rows
+        for label, row in rows.items():
+            table.add_row(label, _interval(row["log_probability"], n_digits=3), _interval(row["accuracy"]))
         console.print(table)
     table = _table(
         "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
@@ -139,8 +142,9 @@ def _print_lines(lines: list[str], console: "Console") -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _interval(found: dict[str, float], sign: str = "") -> str:
-    return f"{found['value']:{sign}.2f} [{found['low']:{sign}.2f}, {found['high']:{sign}.2f}]"
+def _interval(found: dict[str, float], sign: str = "", n_digits: int = 2) -> str:
+    value, low, high = (f"{found[key]:{sign}.{n_digits}f}" for key in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 def _change(found: dict[str, Any] | None) -> str:

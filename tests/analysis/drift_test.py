@@ -65,11 +65,8 @@ def test_drift_is_that_of_two_passes_whose_hidden_states_are_kept(family, short_
                 moved = layer_outputs(model, ids)
             for layer in range(3):
                 x, y = untouched[layer][0, 1:], moved[layer][0, 1:]
-                expected = [
-                    relative_l2(x, y).mean(),
-                    cosine_distance(x, y).mean(),
-                    cka_distance(x, y),
-                ]
+                measures = (relative_l2(x, y), cosine_distance(x, y), cka_distance(x, y))
+                expected = [measure.mean().item() for measure in measures]
                 assert drift.values[:, vector, number, layer] == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
@@ -77,8 +74,9 @@ def test_untouched_layers_do_not_drift_and_those_behind_a_scale_do(llama, short_
     values = measure_drift(llama, short_inputs, VECTORS).values
     assert values[:, 0] == pytest.approx(0, abs=1e-6)
     assert values[:, 1, :, :2] == pytest.approx(0, abs=1e-6)
-    assert (values[:2, 1, :, 2] > 1e-4).all()
-    assert (values[:2, 2] > 1e-4).all()
+    assert (values[0, 1, :, 2] > 1e-3).all()
+    assert (values[0, 2] > 1e-3).all()
+    assert (values[1:, 2] > 1e-6).all()
 
 
 def test_drift_does_not_depend_on_how_many_vectors_share_a_pass(llama, short_inputs):
@@ -247,7 +245,10 @@ def test_drift_is_set_against_retrieval_in_each_arm_and_over_all():
     levels = np.linspace(1.2, 1.4, 10)
     drift, arms = made_up({"shuffles": levels, "constant": [1.1]}, noise=0)
     answers = -np.concatenate([[1.0], levels, [1.1]])[:, None] * np.ones(20)
-    summary = summarise_drift(drift, arms, AnswerScores(answers, np.ones_like(answers, dtype=bool)))
+    scores = AnswerScores(answers, np.ones_like(answers, dtype=bool))
+    untouched = AnswerScores(np.full(20, -0.5), np.zeros(20, dtype=bool))
+    summary = summarise_drift(drift, arms, scores, untouched)
+    assert summary["untouched"]["log_probability"] == {"value": -0.5, "low": -0.5, "high": -0.5}
     of_all = summary["retrieval"]["cka"]["all"]
     assert of_all["log_probability"]["value"] == pytest.approx(-1)
     assert of_all["log_probability"]["n"] == 12
