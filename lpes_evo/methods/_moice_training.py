@@ -102,6 +102,7 @@ def train_routers(
     from lpes_evo.methods._attention_buckets import base_ratios
     from lpes_evo.methods._experts import mixed_experts
     from lpes_evo.methods._routers import new_routers
+    from lpes_evo.methods._variants import check_describes
 
     usable = [list(ids[: settings.max_length]) for ids in sequences if len(ids) > 1]
     if len(usable) <= settings.held_out:
@@ -112,6 +113,7 @@ def train_routers(
     order = random.Random(settings.seed)
     order.shuffle(usable)
     held_out, training = usable[: settings.held_out], usable[settings.held_out :]
+    check_describes(model, "moice", any_static_type=True)
     ratios = base_ratios(model, settings.bases, BASE_SETS["moice"])
     top_k = settings.top_k or len(ratios)
     recipe = settings.model_dump(mode="json") | {"n_sequences": len(training)}

@@ -163,7 +163,9 @@ def test_yarn_honours_the_factors_that_are_given(llama: Any) -> None:
 
 @pytest.mark.parametrize("spec", ["ntk:2", "yarn:2", "attention-buckets"])
 def test_families_with_a_fixed_table_are_refused_in_one_line(spec: str) -> None:
-    with pytest.raises(UnsupportedModelError, match="^[^\n]*keeps a fixed table. Use lpes or pi[^\n]*$"):
+    # In transformers 4 the table is not even in a module of its own.
+    wanted = "^[^\n]*(keeps a fixed table. Use lpes or pi|has no rotary module)[^\n]*$"
+    with pytest.raises(UnsupportedModelError, match=wanted):
         enter(make_method(spec), tiny_model("gptj"))
 
 
