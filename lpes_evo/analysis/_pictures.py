@@ -122,6 +122,8 @@ def plot_drift_retrieval(summary: dict[str, Any], measure: str = "relative_l2") 
                 marker,
                 color=color,
                 alpha=0.8,
+                # The one mark of the curve must not lie below those of its rivals.
+                zorder=4 if name == CURVE else 3,
                 label=_counted(label, arm),
             )
         if summary["untouched"] is not None:

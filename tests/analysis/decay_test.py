@@ -85,13 +85,14 @@ def test_layers_without_rotation_have_none():
 
 def test_the_curve_after_scaling_is_that_of_the_tables_a_patched_layer_gets():
     model, scales, seen = family_model("llama"), [0.6, 1.5, 2.5], []
+    frequencies = layer_frequencies(model)
     with torch.no_grad(), patch_rope(model, scales):
         for layer in model.model.layers:
             layer.register_forward_pre_hook(
                 lambda _module, _args, kwargs: seen.append(kwargs["position_embeddings"]), with_kwargs=True
             )
         model(input_ids=torch.arange(3, 15)[None])
-    for (cosines, sines), theta, scale in zip(seen, layer_frequencies(model), scales, strict=True):
+    for (cosines, sines), theta, scale in zip(seen, frequencies, scales, strict=True):
         turns = torch.complex(cosines, sines)[0, :, : len(theta)]
         sums = torch.cumsum(turns / turns[:1], dim=-1).abs().mean(dim=-1) / ((len(theta) + 1) / 2)
         assert decay_curve(theta, np.arange(12), scale) == pytest.approx(sums.numpy(), abs=1e-5)
