@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from lpes_evo.errors import CurveError, TaskError
-from lpes_evo.problems._problem import Problem, check_curve
+from lpes_evo.problems._problem import Problem, check_curve, check_weights
 
 _GROUPS = ("begin", "middle", "end")
 
@@ -60,6 +60,20 @@ class TargetCurveProblem(Problem):
         """
         scores = -((check_curve(scales, self.n_layers) - self.target) ** 2)
         return scores[_rows(self.example_ids, example_ids)]
+
+    def gradient(
+        self,
+        scales: npt.NDArray[np.float64],
+        example_ids: Sequence[str] | None = None,
+        weights: npt.NDArray[np.float64] | None = None,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return scores and the gradient of their weighted sum, see `Problem.gradient`."""
+        scores, rows = self.score(scales, example_ids), _rows(self.example_ids, example_ids)
+        slope = np.zeros(self.n_layers)
+        np.add.at(
+            slope, rows, -2 * (np.asarray(scales) - self.target)[rows] * check_weights(weights, len(rows))
+        )
+        return scores, slope
 
 
 class BrachistochroneProblem(Problem):
@@ -127,6 +141,25 @@ class BrachistochroneProblem(Problem):
         speed = np.sqrt(2 * self.gravity * depth)
         time = float((2 * length / (speed[:-1] + speed[1:])).sum())
         return np.full(1, -time)[_rows(self.example_ids, example_ids)]
+
+    def gradient(
+        self,
+        scales: npt.NDArray[np.float64],
+        example_ids: Sequence[str] | None = None,
+        weights: npt.NDArray[np.float64] | None = None,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the score and its weighted gradient in seconds per metre, see `Problem.gradient`."""
+        scores = self.score(scales, example_ids)
+        depth = np.concatenate([[0.0], scales, [self.drop]])
+        steps = np.diff(depth)
+        length = np.hypot(self.width / (self.n_layers + 1), steps)
+        speed = np.sqrt(2 * self.gravity * depth)
+        sums = speed[:-1] + speed[1:]
+        # 2 l / (v + w) of the pieces above and below a point: l changes by its slope, v by gravity / v.
+        pull = -2 * length / sums**2
+        slope = 2 * (steps / (length * sums))
+        per_point = slope[:-1] - slope[1:] + (pull[:-1] + pull[1:]) * self.gravity / speed[1:-1]
+        return scores, -per_point * check_weights(weights, len(scores)).sum()
 
     def cycloid_depths(self) -> npt.NDArray[np.float64]:
         """Return the depths of the fastest of all slides at the inner points, in metres, ``(n_layers,)``."""

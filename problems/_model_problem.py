@@ -10,8 +10,9 @@ import numpy.typing as npt
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._encode import OverLength, encode_examples
+from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.problems._pack import Pack, pack_rows
-from lpes_evo.problems._problem import Problem, check_curve, check_curves
+from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
 from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers, sharing_is_sound
 from lpes_evo.problems._task import Example, check_count, data_hash
 
@@ -38,6 +39,7 @@ class ModelProblem(Problem):
         batch_tokens: Tokens of one forward pass, padding included; ``None`` chooses by the kind of device, see
             `default_batch_tokens`.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
+        checkpointing: Whether `gradient` computes the activations of a layer twice instead of keeping them.
 
     Attributes:
         n_layers: Number of scales that `score` expects.
@@ -50,10 +52,11 @@ class ModelProblem(Problem):
         skipped: Number of examples left out because they exceed the window.
         data_hash: SHA-256 of the examples that are scored.
         is_exact: Whether the model computes in float32 or better, see `Problem`.
+        gradient_cost: Forward passes that `gradient` costs: 3, or 4 with checkpointing.
 
     Raises:
-        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, or the examples cannot be
-            encoded, see `encode_examples`.
+        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, the model has no checkpointing, or
+            the examples cannot be encoded, see `encode_examples`.
     """
 
     def __init__(
@@ -66,10 +69,16 @@ class ModelProblem(Problem):
         over_length: OverLength = "error",
         batch_tokens: int | None = None,
         share_prefixes: bool = True,
+        checkpointing: bool = False,
     ) -> None:
         if metric not in get_args(Metric):
             raise TaskError(
                 f"Expected the metric to be one of {', '.join(get_args(Metric))}, but got {metric!r}."
+            )
+        if checkpointing and not getattr(loaded.model, "supports_gradient_checkpointing", False):
+            raise TaskError(
+                f"Expected a model that can checkpoint activations, but {type(loaded.model).__name__} cannot. Leave "
+                "checkpointing out, and lower batch_tokens where the memory does not suffice."
             )
         if batch_tokens is None:
             batch_tokens = default_batch_tokens(loaded.model.device.type)
@@ -94,6 +103,8 @@ class ModelProblem(Problem):
         self.is_exact = loaded.dtype in ("float32", "float64")
         self._loaded = loaded
         self._metric = metric
+        self._checkpointing = checkpointing
+        self.gradient_cost = 4 if checkpointing else 3
         self._rows = dict(zip(self.example_ids, encoding.rows, strict=True))
         self._pack_lengths = tuple(pack.n_tokens for pack in self._packs(self.example_ids))
         self.n_tokens = sum(self._pack_lengths)
@@ -145,6 +156,53 @@ class ModelProblem(Problem):
         if self._metric == "accuracy":
             return scores.correct.astype(np.float64)
         return scores.log_probability
+
+    def gradient(
+        self,
+        scales: npt.NDArray[np.float64],
+        example_ids: Sequence[str] | None = None,
+        weights: npt.NDArray[np.float64] | None = None,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Score the examples and take the gradient of a weighted sum of the scores, see `Problem.gradient`.
+
+        Args:
+            scales: Position divisor of each layer, ``(n_layers,)``.
+            example_ids: The examples to score, in this order; all of them when ``None``.
+            weights: How much each score counts, ``(n_examples,)``; all the same, with a sum of 1, when ``None``.
+
+        Returns:
+            The log-probability of each answer in nats per token, ``(n_examples,)``, and the derivative of their
+            weighted sum with respect to each scale, ``(n_layers,)``.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+            TaskError: The metric has no gradient, an example id is unknown, or there is not one finite weight for each
+                example.
+            EvaluationError: The model's output or its gradient is not finite, or the model has no backward pass.
+        """
+        if self._metric != "log_probability":
+            raise TaskError(
+                f"Expected the metric log_probability for a gradient, but {self._metric} has none. Set task.metric to "
+                "log_probability, or use an algorithm without gradients."
+            )
+        ids = self._chosen(example_ids)
+        scores, gradient = answer_gradient(
+            self._loaded.model,
+            [self._rows[name] for name in ids],
+            check_curve(scales, self.n_layers),
+            check_weights(weights, len(ids)),
+            batch_tokens=self.batch_tokens,
+            share_prefixes=self._share_prefixes,
+            checkpointing=self._checkpointing,
+        )
+        _check_finite(scores[None], ids)
+        wrong = np.flatnonzero(~np.isfinite(gradient))
+        if wrong.size:
+            raise EvaluationError(
+                f"Expected a finite gradient, but got {gradient[wrong[0]]} for layer {wrong[0]} and {wrong.size} of "
+                f"{gradient.size} in all. With float16, try bfloat16 or float32."
+            )
+        return scores, gradient
 
     def evaluate(self, scales: npt.ArrayLike, example_ids: Sequence[str] | None = None) -> AnswerScores:
         """Return both metrics of the examples under the given scales.
@@ -231,13 +289,22 @@ class ModelProblem(Problem):
             batch_tokens=self.batch_tokens,
             share_prefixes=self._share_prefixes,
         )
-        wrong = np.argwhere(~np.isfinite(scores.log_probability))
-        if wrong.size:
-            candidate, row = wrong[0]
-            of = f" under candidate {candidate}" if len(curves) > 1 else ""
-            raise EvaluationError(
-                f"Expected finite log-probabilities, but got {scores.log_probability[candidate, row]} for example "
-                f"{ids[row]!r}{of} and {len(wrong)} of {scores.log_probability.size} in all. With float16, try "
-                "bfloat16 or float32."
-            )
+        _check_finite(scores.log_probability, ids)
         return scores
+
+
+def _check_finite(log_probability: npt.NDArray[np.float64], ids: tuple[str, ...]) -> None:
+    """Refuse log-probabilities, ``(n_candidates, n_examples)``, that are not finite.
+
+    Raises:
+        EvaluationError: One is not; the message names its example.
+    """
+    wrong = np.argwhere(~np.isfinite(log_probability))
+    if wrong.size:
+        candidate, row = wrong[0]
+        of = f" under candidate {candidate}" if len(log_probability) > 1 else ""
+        raise EvaluationError(
+            f"Expected finite log-probabilities, but got {log_probability[candidate, row]} for example "
+            f"{ids[row]!r}{of} and {len(wrong)} of {log_probability.size} in all. With float16, try "
+            "bfloat16 or float32."
+        )

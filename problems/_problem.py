@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.errors import ScalesError
+from lpes_evo.errors import ScalesError, TaskError
 from lpes_evo.scales import check_scales
 
 
@@ -24,12 +24,14 @@ class Problem(ABC):
         is_exact: Whether the company of other candidates and examples changes a score by no more than the
             rounding of float32. Where it does not hold, candidates are comparable only when they are scored in
             calls of `score_many` with equally many candidates and the same examples.
+        gradient_cost: Forward passes that `gradient` costs: one, and a backward pass, which counts as two.
     """
 
     n_layers: int
     example_ids: tuple[str, ...]
     groups: tuple[str, ...]
     is_exact: bool = True
+    gradient_cost: int = 3
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -75,6 +77,33 @@ class Problem(ABC):
             raise _not_several(np.shape(scales), self.n_layers)
         # Without a dtype: it would make real numbers of complex ones.
         return np.array([self.score(curve, example_ids) for curve in scales])
+
+    def gradient(
+        self,
+        scales: npt.NDArray[np.float64],  # noqa: ARG002
+        example_ids: Sequence[str] | None = None,  # noqa: ARG002
+        weights: npt.NDArray[np.float64] | None = None,  # noqa: ARG002
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Score the examples and say how a weighted sum of the scores changes with the scales.
+
+        Args:
+            scales: Position divisor of each layer, ``(n_layers,)``.
+            example_ids: The examples to score, in this order; all of them when ``None``.
+            weights: How much each score counts, ``(n_examples,)``; all the same, with a sum of 1, when ``None``.
+
+        Returns:
+            One score per example, ``(n_examples,)``, and the derivative of their weighted sum with respect to each
+            scale, ``(n_layers,)``.
+
+        Raises:
+            TaskError: The problem has no gradients, an example id is unknown, or there is not one finite weight for
+                each example.
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+        """
+        raise TaskError(
+            f"Expected a problem with gradients, but {type(self).__name__} has none. "
+            "Use an algorithm without gradients."
+        )
 
     def n_tokens_of(self, example_ids: Sequence[str]) -> int:  # noqa: ARG002
         """Return the tokens, without padding, that a model forwards to score some examples under one curve.
@@ -152,6 +181,30 @@ def check_curves(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
     if curves.ndim != 2:
         raise _not_several(curves.shape, n_layers)
     return curves
+
+
+def check_weights(weights: npt.ArrayLike | None, n_examples: int) -> npt.NDArray[np.float64]:
+    """Return the weights of examples as float64; all the same, with a sum of 1, for ``None``.
+
+    Args:
+        weights: How much each score counts, ``(n_examples,)``.
+        n_examples: Number of examples.
+
+    Returns:
+        The weights, ``(n_examples,)``.
+
+    Raises:
+        TaskError: There is not one finite weight for each example.
+    """
+    if weights is None:
+        return np.full(n_examples, 1.0 / max(1, n_examples))
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n_examples,) or not np.isfinite(array).all():
+        raise TaskError(
+            f"Expected finite weights of shape (n_examples,) = ({n_examples},), but got {array.shape} "
+            f"with {np.isfinite(array).sum()} finite ones. Give one weight for each example."
+        )
+    return array
 
 
 def _not_several(shape: tuple[int, ...], n_layers: int) -> ScalesError:

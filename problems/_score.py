@@ -57,7 +57,7 @@ def score_answers(
     """Score the answers of examples by one forward pass over prompt and answer.
 
     Rows are sorted by length and cut into batches, see `batches`. Only logits at the answers are computed, and
-    the log-softmax is float32 whatever the model's dtype. In float32 neither the batch size, nor the company
+    the log-softmax is float32 at least, whatever the model's dtype. In float32 neither the batch size, nor the company
     of other candidates, nor sharing changes a result beyond rounding.
 
     Args:
@@ -177,8 +177,8 @@ def answer_scores(
 
     Returns:
         For each candidate and row, pack by pack: mean log-probability of the answer in nats per token,
-        ``(n_candidates, n_rows)`` float32, and whether greedy decoding gives it, ``(n_candidates, n_rows)``
-        bool.
+        ``(n_candidates, n_rows)`` in float32 or the model's better dtype, and whether greedy decoding gives it,
+        ``(n_candidates, n_rows)`` bool.
     """
     import torch
 
@@ -194,7 +194,8 @@ def answer_scores(
     pack, place = map(load, layout.places)
     first_entry = len(packs) * torch.arange(n_candidates, device=model.device)
     entry = pack + first_entry.repeat_interleave(len(pack) // n_candidates)[:, None]
-    logits = _logits_at(model, inputs, entry, place).float()
+    logits = _logits_at(model, inputs, entry, place)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probabilities = logits.log_softmax(dim=-1)
     wanted, used = load(layout.targets), load(layout.counted)
     chosen = log_probabilities.gather(-1, wanted[..., None])[..., 0]

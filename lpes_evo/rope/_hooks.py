@@ -9,7 +9,14 @@ import torch
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.rope._scales import Divisors
 from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
-from lpes_evo.rope._tables import LayerTables, divide_positions, indexes_table, raw_forward, split_layers
+from lpes_evo.rope._tables import (
+    LayerTables,
+    divide_positions,
+    indexes_table,
+    raw_forward,
+    revive_buffers,
+    split_layers,
+)
 
 __all__ = ["Switch"]
 
@@ -118,6 +125,7 @@ class _RotaryHook:
         """Return the tables in the form that the layers' hooks, or the owning layer, take."""
         if self._needs_second_call():
             self.switch.refuse_reentrant()
+            revive_buffers(module)
             args, kwargs = self._scaled(args, kwargs)
             output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:

@@ -11,7 +11,15 @@ import torch
 
 from lpes_evo.errors import ScalesError, UnsupportedModelError
 
-__all__ = ["LayerTables", "divide_positions", "indexes_table", "raw_forward", "sincos_table", "split_layers"]
+__all__ = [
+    "LayerTables",
+    "divide_positions",
+    "indexes_table",
+    "raw_forward",
+    "revive_buffers",
+    "sincos_table",
+    "split_layers",
+]
 
 
 class LayerTables(tuple[Any, ...]):
@@ -113,6 +121,17 @@ def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:
         return forward(SimpleNamespace(embed_positions=table), x, rows)
 
     return look_up
+
+
+def revive_buffers(module: torch.nn.Module) -> None:
+    """Replace the frequencies that a rotary module computed in inference mode, as dynamic types do, by usable copies.
+
+    Autograd refuses to keep a tensor of inference mode for a backward pass.
+    """
+    if torch.is_grad_enabled():
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_inference():
+                setattr(module, name, buffer.clone())
 
 
 def indexes_table(module: torch.nn.Module) -> bool:

@@ -1,0 +1,137 @@
+"""Gradients of answers' log-probabilities with respect to the scales."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.errors import EvaluationError
+from lpes_evo.problems._encode import EncodedExample
+from lpes_evo.problems._pack import batches, pack_rows
+from lpes_evo.problems._score import answer_scores, default_batch_tokens
+
+if TYPE_CHECKING:
+    import torch
+
+# How torch says that a kernel or an operator of another library has no backward pass.
+_SIGNS_OF_NO_BACKWARD = (
+    "derivative for",
+    "backward formula",
+    "not implemented",
+    "require grad",
+    "in the graph",
+)
+
+
+def answer_gradient(
+    model: Any,
+    rows: Sequence[EncodedExample],
+    scales: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    *,
+    batch_tokens: int | None = None,
+    share_prefixes: bool = False,
+    checkpointing: bool = False,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Score the answers of examples and take the gradient of the weighted sum of the scores.
+
+    Rows are batched as in `score_answers`, one backward pass for each forward pass. The weights of the model are frozen
+    for the time of the call, so memory goes to activations alone.
+
+    Args:
+        model: A causal language model of transformers, in evaluation mode.
+        rows: Token ids of the examples, ``n_examples`` of them.
+        scales: Position divisors, ``(n_layers,)``; the model is patched for the time of the call.
+        weights: How much each score counts, ``(n_examples,)``.
+        batch_tokens: Tokens of one forward pass, see `score_answers`.
+        share_prefixes: Whether rows that begin alike share one run over their common beginning.
+        checkpointing: Whether the activations of a layer are computed again in the backward pass instead of kept.
+
+    Returns:
+        The mean log-probabilities of the answers in nats per token, ``(n_examples,)``, and the derivative of their
+        weighted sum with respect to each scale, ``(n_layers,)``; not finite where the model's output is not.
+
+    Raises:
+        EvaluationError: The attention backend, or another operator of the model, has no backward pass.
+        ScalesError: The scales have the wrong shape, or a value that is not finite or outside 1e-6 to 1e6.
+        TaskError: ``batch_tokens`` is not a positive integer.
+    """
+    import torch
+
+    from lpes_evo.rope import patch_rope
+
+    if batch_tokens is None:
+        batch_tokens = default_batch_tokens(model.device.type)
+    live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
+    log_probability = np.empty(len(rows), dtype=np.float64)
+    gradient = np.zeros(len(scales), dtype=np.float64)
+    # In half precision, small weights would let gradients underflow on their way.
+    largest = float(np.abs(weights).max()) or 1.0
+    packs = pack_rows(rows, share_prefixes=share_prefixes)
+    with _differentiable(model, checkpointing), patch_rope(model, live), torch.enable_grad():
+        for batch in batches(packs, batch_tokens):
+            indices = [index for pack in batch.packs for index in pack.indices]
+            factors = torch.from_numpy(weights[indices] / largest).to(model.device)
+            with _explained(model):
+                (mean,), _ = answer_scores(model, batch.packs)
+                slope = _slope((mean * factors.to(mean.dtype)).sum(), live)
+            log_probability[indices] = mean.detach().cpu().numpy()
+            gradient += largest * slope.numpy()
+    return log_probability, gradient
+
+
+def _slope(total: "torch.Tensor", live: "torch.Tensor") -> "torch.Tensor":
+    import torch
+
+    (slope,) = torch.autograd.grad(total, live)
+    return slope
+
+
+@contextmanager
+def _explained(model: Any) -> Iterator[None]:
+    """Turn torch's words for a missing backward pass into one clear error."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        if not isinstance(error, NotImplementedError) and not any(
+            sign in str(error) for sign in _SIGNS_OF_NO_BACKWARD
+        ):
+            raise
+        attention = getattr(model.config, "_attn_implementation", "eager")
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        raise EvaluationError(
+            f"Expected a model with a backward pass, but with the attention backend {attention!r} it has none: "
+            f"{reason:.200}. Set model.attention to sdpa or eager, or use an algorithm without gradients."
+        ) from error
+
+
+@contextmanager
+def _differentiable(model: Any, checkpointing: bool) -> Iterator[None]:
+    """Freeze the weights of a model and let its layers checkpoint for the length of a block."""
+    from torch.utils.checkpoint import checkpoint
+
+    wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    # What transformers sets for checkpointing, without its hook on the embeddings, which it never takes off again. The
+    # parts that checkpoint do so in training alone; their dropout layers are not told of any.
+    able = [
+        module for module in model.modules() if checkpointing and hasattr(module, "gradient_checkpointing")
+    ]
+    before = [dict(module.__dict__) for module in able]
+    try:
+        model.requires_grad_(False)
+        for module in able:
+            module.training = module.gradient_checkpointing = True
+            # The reentrant kind gives no gradients where no positional argument wants any.
+            module._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        yield
+    finally:
+        for module, values in zip(able, before, strict=True):
+            for name in ("training", "gradient_checkpointing", "_gradient_checkpointing_func"):
+                module.__dict__.pop(name, None)
+                if name in values:
+                    module.__dict__[name] = values[name]
+        for parameter, flag in wanted.items():
+            parameter.requires_grad_(flag)
