@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lpes_evo._files import write_atomic
-from lpes_evo.operators import BezierGenome, CurveSpace, bernstein
+from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.report import CONSTANT, LPES, UNTOUCHED
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ PALETTE = {
 }
 """Colours by name, the same in every picture."""
 _BLUE, _ORANGE, _GREEN, _GREY = (PALETTE[name] for name in ("blue", "orange", "green", "grey"))
+_FINENESS = 16
 STYLES = {
     UNTOUCHED: ("untouched model", _GREY, "s"),
     CONSTANT: ("best single scale", _GREEN, "^"),
@@ -76,7 +77,7 @@ def plot_convergence(
 
 
 def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
-    """Draw the Bezier curve with its control polygon and the scale of each layer.
+    """Draw the curve with its control polygon and the scale of each layer.
 
     Args:
         space: The space of the curve.
@@ -87,10 +88,14 @@ def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
     """
     figure, axes = new_figure("Layer", "Scale (position divisor)")
     points = np.array(genome)
-    curve = bernstein(np.linspace(0, 1, 200), len(points)) @ points
+    # The curve between the layers is what layers there would be given.
+    finer = CurveSpace(
+        (space.n_layers - 1) * _FINENESS + 1, space.n_points, curve=space.curve, x_rule=space.x_rule
+    )
+    curve = finer.decode([points * [_FINENESS, 1]])[0]
     axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
     axes.plot(points[:, 0], points[:, 1], "s--", color=_ORANGE, linewidth=1, label="control polygon")
-    axes.plot(curve[:, 0], curve[:, 1], color=_BLUE)
+    axes.plot(np.arange(len(curve)) / _FINENESS, curve, color=_BLUE)
     axes.plot(
         np.arange(space.n_layers), space.decode([genome])[0], "o", color=_BLUE, label="scale of a layer"
     )
