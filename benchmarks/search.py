@@ -221,7 +221,8 @@ def speed(arguments: argparse.Namespace) -> None:
 def bare(loaded: Any, problem: ModelProblem) -> None:
     """Forward the tokens of an evaluation through the untouched model, with logits at one place of each row."""
     rows = [problem._rows[name] for name in problem.example_ids]
-    for packs in batches(pack_rows(rows, share_prefixes=True), problem.batch_tokens):
+    for batch in batches(pack_rows(rows, share_prefixes=True), problem.batch_tokens):
+        packs = batch.packs
         width = max(pack.n_tokens for pack in packs)
         ids = torch.zeros(len(packs), width, dtype=torch.long)
         for index, pack in enumerate(packs):
