@@ -1,6 +1,7 @@
 """What a curve is compared with: other vectors of scales, each of which keeps a property of the curve and loses one."""
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,7 @@ def drift_arms(
 
     def draw(name: str) -> npt.NDArray[np.float64]:
         stream = streams[name]
-        rows = {
+        rows: dict[str, Callable[[], list[float]]] = {
             SHUFFLES: lambda: stream.sample(values, len(values)),
             NOISE: lambda: [stream.gauss(0, spread) for _ in values],
             RANDOM: lambda: [stream.uniform(space.y_min, space.y_max) for _ in values],

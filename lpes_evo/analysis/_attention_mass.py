@@ -181,11 +181,11 @@ def _readable_backend(model: Any) -> Iterator[str]:
     if name in ("sdpa", "eager"):
         yield f"{how}; layers run {name} as before"
         return
-    configs = {
-        id(config): config
-        for module in decoder.modules()
-        if hasattr(config := getattr(module, "config", None), "_attn_implementation_internal")
-    }
+    configs: dict[int, Any] = {}
+    for module in decoder.modules():
+        config = getattr(module, "config", None)
+        if hasattr(config, "_attn_implementation_internal"):
+            configs[id(config)] = config
     before = {key: config._attn_implementation_internal for key, config in configs.items()}
     readable = "sdpa" if getattr(decoder, "_supports_sdpa", False) else "eager"
     try:

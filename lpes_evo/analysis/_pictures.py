@@ -250,7 +250,8 @@ def _reach(rows: Sequence[dict[str, float]]) -> npt.NDArray[np.float64]:
     """Return the lengths of error bars below and above, ``(2, n)``."""
     value, low, high = (np.array([row[key] for row in rows]) for key in ("value", "low", "high"))
     # The median of a bootstrap need not lie within its own interval.
-    return np.clip(np.stack([value - low, high - value]), 0, None)
+    lengths: npt.NDArray[np.float64] = np.clip(np.stack([value - low, high - value]), 0, None)
+    return lengths
 
 
 def _band(
