@@ -49,7 +49,7 @@ def compare(
         str | None,
         typer.Option(
             "--optimisers",
-            help="ga, plain-ga, steady-state, nsga2, random, cma-es, tpe, free-ga, comma-separated; all by default.",
+            help="ga, plain-ga, steady-state, nsga2, random, cma-es, cma-es-wide, tpe, free-ga; all by default.",
         ),
     ] = None,
     evaluations: EvaluationsOption = None,

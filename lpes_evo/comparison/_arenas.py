@@ -16,6 +16,8 @@ from lpes_evo.problems import BrachistochroneProblem, Problem, TargetCurveProble
 from lpes_evo.workers import Pool
 
 _N_LAYERS = 32
+# The smallest scale of the default space: every target lies inside it.
+_LEAST = 0.5
 
 
 class Arena(ABC):
@@ -80,7 +82,8 @@ def _target(seed: int, n_layers: int, *, is_rough: bool) -> npt.NDArray[np.float
     bend, centre, width = rng.uniform(-0.3, 0.3), rng.uniform(0.2, 0.8), rng.uniform(0.15, 0.4)
     target = rng.uniform(0.9, 1.2) + bend * np.exp(-(((depth - centre) / width) ** 2))
     if is_rough:
-        target[rng.choice(n_layers, 3, replace=False)] -= rng.uniform(0.15, 0.35, 3)
+        apart = rng.choice(n_layers, 3, replace=False)
+        target[apart] = np.maximum(target[apart] - rng.uniform(0.15, 0.35, 3), _LEAST)
     return np.asarray(target, dtype=np.float64)
 
 

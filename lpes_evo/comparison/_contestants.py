@@ -110,6 +110,7 @@ CONTESTANTS = {
         Contestant("nsga2", "NSGA-II", "nsga2"),
         Contestant("random", "random search", "random"),
         Contestant("cma-es", "CMA-ES", "cma-es"),
+        Contestant("cma-es-wide", "CMA-ES, wide first steps", "cma-es-wide"),
         Contestant("tpe", "TPE", "tpe"),
         Contestant("free-ga", "GA on free scales", space_of=free_scales),
     )

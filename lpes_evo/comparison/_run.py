@@ -70,6 +70,8 @@ def run_comparison(
             "reference": config.reference,
             "n_evaluations": config.n_evaluations,
             "n_seeds": config.n_seeds,
+            "command": provenance.command_line(),
+            "versions": provenance.package_versions(),
             "arenas": {},
         }
         for name in config.arenas:
@@ -80,9 +82,8 @@ def run_comparison(
             else:
                 arena = ANALYTIC[name]
             results["arenas"][name] = _meet(config, arena, planned[name], folder, reporter)
-        results |= {"command": provenance.command_line(), "versions": provenance.package_versions()}
-        write_atomic(folder.results, to_json(results, indent=1) + "\n")
-        write_atomic(folder.markdown, to_markdown(results))
+            write_atomic(folder.results, to_json(results, indent=1) + "\n")
+            write_atomic(folder.markdown, to_markdown(results))
     return results
 
 
