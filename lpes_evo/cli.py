@@ -1,4 +1,4 @@
-"""The command line: ``lpes-evo search``, ``show``, ``estimate``, ``eval``, ``score`` and ``train-moice``.
+"""The command line ``lpes-evo``: commands of the search, and those of other modules.
 
 Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk), 2 bad input, 130 after SIGINT and 143
 after SIGTERM. Whatever ends a search, its finished evaluations are in the run folder and ``--resume`` goes on.
