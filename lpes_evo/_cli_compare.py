@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -122,7 +122,7 @@ def convergence(
 
 
 def _run(
-    kind: str,
+    kind: Literal["compare", "ablate"],
     options: dict[str, Any],
     run: dict[str, Any],
     devices: str,

@@ -60,7 +60,7 @@ class CurveSpace(CurveConstraints):
             counts = [below[min(last, y + rise) + 1] - below[max(0, y - rise)] for y in range(last + 1)]
         # Non-decreasing sequences of the inner points are multisets of layers.
         n_inner, n_places = self.n_points - 2, self.x_axis.n_steps + 1
-        n_orders = {
+        n_orders: dict[str, int] = {
             "sorted": math.comb(n_places - 1 + n_inner, n_inner),
             "free": n_places**n_inner,
             "even": 1,

@@ -109,7 +109,7 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
     numbers = np.concatenate(
         [np.repeat(np.arange(1, len(trace) + 1), trace.points.shape[1]) for trace in traces]
     )
-    dots = axes.scatter(*points.T, c=numbers, s=8, cmap="cividis", alpha=0.6, linewidths=0)
+    dots = axes.scatter(points[:, 0], points[:, 1], c=numbers, s=8, cmap="cividis", alpha=0.6, linewidths=0)
     for number, trace in enumerate(traces):
         if np.isfinite(trace.fitness).any():
             best = trace.points[int(np.nanargmax(trace.fitness))]

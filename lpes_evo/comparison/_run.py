@@ -21,7 +21,7 @@ from lpes_evo.comparison._pictures import (
 )
 from lpes_evo.comparison._standings import standings
 from lpes_evo.comparison._tables import to_markdown
-from lpes_evo.comparison._traces import Trace, read_trace
+from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, StorageError
 from lpes_evo.folder import RunFolder
 from lpes_evo.job import JobSpec
@@ -198,9 +198,11 @@ def _draw_searches(
     labels = {name: contestant.label for name, contestant in contestants.items()}
     labelled = {labels[name]: searches for name, searches in traces.items()}
     spaces = {labels[name]: contestants[name].space_of(arena.space) for name in contestants}
-    costs = ("evaluations", "tokens", "seconds") if isinstance(arena, ModelArena) else ("evaluations",)
+    costs: tuple[Axis, ...] = ("evaluations",)
+    if isinstance(arena, ModelArena):
+        costs = ("evaluations", "tokens", "seconds")
     for against in costs:
-        figure = plot_searches(labelled, arena.unit, against=against, title=arena.name)  # type: ignore[arg-type]
+        figure = plot_searches(labelled, arena.unit, against=against, title=arena.name)
         save_pictures(figure, folder.picture(f"{arena.name}-{against}"))
     size = config.search.population_size
     save_pictures(plot_diversity(labelled, spaces, size), folder.picture(f"{arena.name}-diversity"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
-from lpes_evo.comparison._traces import Trace, read_trace
+from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.folder import RunFolder
 from lpes_evo.operators import CurveSpace
@@ -85,11 +85,12 @@ def draw_runs(runs: Runs, output: Path) -> list[Path]:
     """
     traces = {"search": runs.traces}
     files = []
-    for against in ("evaluations", "tokens", "seconds"):
+    costs: tuple[Axis, ...] = ("evaluations", "tokens", "seconds")
+    for against in costs:
         figure = plot_searches(
             traces,
             runs.unit,
-            against=against,  # type: ignore[arg-type]
+            against=against,
             population_size=runs.population_size,
         )
         files += save_pictures(figure, output / f"convergence-{against}")

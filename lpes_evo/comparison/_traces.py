@@ -134,8 +134,13 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
             f"Expected {path} to hold evaluations of curves with equally many control points, but it holds "
             f"{len(fitness)} evaluations. Choose the journal of a search that has begun."
         )
-    costs = (np.cumsum(np.array(cost, dtype=np.float64)) for cost in (tokens, seconds))
-    return Trace(name or path.stem, np.array(fitness), *costs, np.array(points))
+    return Trace(
+        name or path.stem,
+        np.array(fitness),
+        tokens=np.cumsum(np.array(tokens, dtype=np.float64)),
+        seconds=np.cumsum(np.array(seconds)),
+        points=np.array(points),
+    )
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
