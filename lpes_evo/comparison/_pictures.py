@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _COLORS = [PALETTE[name] for name in ("blue", "orange", "green", "purple", "amber", "sky", "grey")]
 _DASHES = ["-", "--", "-.", ":"]
+# Wide enough for a legend beside the lines.
+_WITH_LEGEND = (7.6, 4.0)
 _X_LABELS = {
     "evaluations": "Evaluations",
     "tokens": "Tokens forwarded",
@@ -48,6 +50,7 @@ def plot_searches(
     """
     label = "Best fitness so far"
     figure, axes = new_figure(_X_LABELS[against], f"{label} ({unit})" if unit else label)
+    figure.set_size_inches(_WITH_LEGEND)
     lowest, highest = [], []
     for number, (name, searches) in enumerate(traces.items()):
         best = band(searches, [trace.best for trace in searches], against)
@@ -62,7 +65,7 @@ def plot_searches(
     reach = max(highest) - min(lowest)
     if np.isfinite(reach) and reach > 0:
         axes.set_ylim(min(lowest) - 0.25 * reach, max(highest) + 0.1 * reach)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     axes.set_title(_seeds(traces, title), fontsize=9)
     return figure
 
@@ -84,12 +87,13 @@ def plot_diversity(
         ConfigError: There are no searches.
         CurveError: The control points of a search do not fit its space.
     """
-    figure, axes = new_figure("Evaluations", "Mean distance of two curves (root mean square of log scale)")
+    figure, axes = new_figure("Evaluations", "Mean distance of two curves (RMS of log scale)")
+    figure.set_size_inches(_WITH_LEGEND)
     for number, (name, searches) in enumerate(traces.items()):
         series = [trace.diversity(spaces[name], population_size) for trace in searches]
         _draw(axes, band(searches, series), number, name)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     axes.set_title(_seeds(traces, f"the best {population_size} evaluations so far"), fontsize=9)
     return figure
 
@@ -123,7 +127,8 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
             )
     figure.colorbar(dots, ax=axes, label="Evaluation")
     axes.legend(frameon=False, fontsize=8)
-    axes.set_title(_seeds({title: traces}, title), fontsize=9)
+    text = f"{len(traces)} searches"
+    axes.set_title(f"{title}; {text}" if title else text, fontsize=9)
     return figure
 
 
@@ -159,6 +164,8 @@ def plot_standings(
             capsize=2,
         )
     axes.set_yticks(range(len(standings)), [standing.name for standing in reversed(standings)])
+    axes.locator_params(axis="x", nbins=6)
+    axes.ticklabel_format(axis="x", scilimits=(-2, 4))
     n = standings[0].n
     text = f"{n} seeds; ^ better, v worse, o not told apart"
     axes.set_title(f"{title}; {text}" if title else text, fontsize=9)
@@ -167,7 +174,7 @@ def plot_standings(
 
 def _draw(axes: "Axes", line: Band, number: int, label: str) -> None:
     color = _COLORS[number % len(_COLORS)]
-    dashes = _DASHES[(number + number // len(_COLORS)) % len(_DASHES)]
+    dashes = _DASHES[(number + 2 * (number // len(_COLORS))) % len(_DASHES)]
     axes.plot(line.x, line.mean, dashes, color=color, label=label)
     axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
 
