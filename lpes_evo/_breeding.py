@@ -1,9 +1,10 @@
 """How a search makes genomes: its first population, and offspring of the best it knows."""
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from deap import base, tools
 
 from lpes_evo._surrogate import Surrogate
@@ -15,6 +16,7 @@ from lpes_evo.operators import (
     init_identity,
     init_quasi_random,
     init_random_walk,
+    mut_gradient,
 )
 
 _VARIATION_TRIES = 20
@@ -28,6 +30,7 @@ class Breeder:
         settings: Algorithm, sizes and probabilities.
         weights: Weights of the fitness, ``(n_objectives,)``.
         initial: Genomes to start from.
+        gradients: Gradients of evaluated genomes by their key, which may become more.
 
     Raises:
         CurveError: A genome of ``initial`` is not feasible in ``space``.
@@ -39,37 +42,56 @@ class Breeder:
         settings: SearchSettings,
         weights: tuple[float, ...],
         initial: Sequence[BezierGenome] = (),
+        gradients: Mapping[str, npt.NDArray[np.float64]] | None = None,
     ) -> None:
         self._space = space
         self._settings = settings
         self._weights = weights
+        self._gradients = {} if gradients is None else gradients
         for genome in initial:
             space.check(genome)
         self._toolbox = base.Toolbox()
         space.register(self._toolbox, weights=weights)
         identity = [init_identity(space, weights=weights)] if space.contains_identity else []
         constants = init_constants(space, settings.n_constants, weights=weights)
-        given = [BezierGenome(genome, weights) for genome in initial]
-        self._starting_points = self._distinct([*identity, *constants, *given])
+        self._given = [BezierGenome(genome, weights) for genome in initial]
+        if settings.algorithm == "gradient":
+            constants = [self.start]
+        self._starting_points = self._distinct([*identity, *constants, *self._given])
 
     @property
     def n_starting_points(self) -> int:
         """Genomes that the first population begins with: identity, constants and the caller's own."""
         return len(self._starting_points)
 
+    @property
+    def start(self) -> BezierGenome:
+        """Where a single way begins: at the first of the caller's genomes, else at the untouched model."""
+        if self._given:
+            return self._given[0]
+        return self._space.fit(np.ones(self._space.n_layers), self._weights)
+
     def first_population(self) -> list[BezierGenome]:
         """Return the starting points, then half quasi-random, half random curves; distinct where there are enough."""
         space, weights = self._space, self._weights
         population = [self.clone(genome) for genome in self._starting_points]
-        n_quasi_random = max(0, self._settings.population_size - len(population)) // 2
+        if self._settings.algorithm == "gradient":
+            return population
+        size = max(self._settings.population_size, len(population) + self._settings.gradient_seeds)
+        n_quasi_random = (size - len(population)) // 2
         quasi_random = init_quasi_random(space, n_quasi_random, seed=random.getrandbits(31), weights=weights)
         population = self._distinct([*population, *quasi_random])
         taken = set(self.curves(population))
-        while len(population) < self._settings.population_size:
+        while len(population) < size:
             genome, curve = self._novel(lambda: init_random_walk(space, weights=weights), taken)
             population.append(genome)
             taken.add(curve)
         return population
+
+    def seeded(self, population: Sequence[BezierGenome], seeds: Sequence[BezierGenome]) -> list[BezierGenome]:
+        """Return a first population with seeds behind the starting points, in place of the last of the others."""
+        n = self.n_starting_points
+        return self._distinct([*population[:n], *map(self.clone, seeds), *population[n:]])[: len(population)]
 
     def offspring(
         self, parents: Sequence[BezierGenome], taken: Collection[bytes], guide: Surrogate | None = None
@@ -105,6 +127,12 @@ class Breeder:
     def _vary(self, parents: Sequence[BezierGenome]) -> BezierGenome:
         if self._settings.algorithm == "random" or not parents:
             return init_random_walk(self._space, weights=self._weights)
+        steep = [genome for genome in parents if genome.key in self._gradients]
+        if steep and random.random() < self._settings.gradient_mutation:
+            child = self.clone(self._choose_parent(steep))
+            mut_gradient(child, space=self._space, gradient=self._gradients[child.key])
+            del child.fitness.values
+            return child
         child = self.clone(self._choose_parent(parents))
         before = child.key
         if random.random() < self._settings.crossover_probability:

@@ -9,12 +9,14 @@ import numpy as np
 from deap import tools
 
 from lpes_evo._breeding import Breeder
+from lpes_evo._gradients import Gradients
 from lpes_evo._randomness import isolated_random
 from lpes_evo._surrogate import Evidence, Surrogate
 from lpes_evo._survival import Survivors, ranked
 from lpes_evo.config import SearchSettings
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.operators import BezierGenome
+from lpes_evo.probe import GradientProbe
 
 _IDLE_GENERATIONS = 3
 
@@ -24,8 +26,8 @@ class Candidate:
     """A genome on its way through a search.
 
     Attributes:
-        genome: The genome, which is given its fitness here.
-        curve: What it shares with every genome that draws the same curve.
+        genome: The genome, which is given its fitness here; or scales at which the gradient is wanted.
+        curve: What it shares with every genome that draws the same curve; of a gradient, its key.
         is_new: Whether it is the first to draw it, so that it is evaluated.
         generation: The generation it counts for.
         reference: The scores it is raced against.
@@ -50,6 +52,7 @@ class CandidateLine:
         n_objectives: Number of fitness values.
         n_curves: Number of curves in the space.
         seed: Seed of every draw.
+        gradients: Which gradients are wanted; ``None`` for a search without.
 
     Attributes:
         evaluations: What was told, by curve, in the order of asking.
@@ -59,11 +62,18 @@ class CandidateLine:
     """
 
     def __init__(
-        self, breeder: Breeder, settings: SearchSettings, n_objectives: int, n_curves: float, seed: int
+        self,
+        breeder: Breeder,
+        settings: SearchSettings,
+        n_objectives: int,
+        n_curves: float,
+        seed: int,
+        gradients: Gradients | None = None,
     ) -> None:
         self._breeder = breeder
         self._settings = settings
         self._is_steady = settings.algorithm == "steady-state"
+        self._gradients = gradients
         self._n_curves = n_curves
         self._seed = seed
         is_guided = settings.preselection > 1 and n_objectives == 1 and settings.algorithm != "random"
@@ -84,23 +94,42 @@ class CandidateLine:
         self.logbook.header = [
             "generation", "evaluations", "cached", "failed", "raced", "best", "mean", "spread",
         ]  # fmt: skip
+        if gradients is not None:
+            self.logbook.header.append("gradients")
         self.outstanding: deque[Candidate] = deque()
         self._advance()
 
     def open_generation(self) -> int:
         """Make and queue the next generation; return its number.
 
-        With racing, the first one comes in two parts, so that all but the starting points can be raced.
+        With racing, the first one comes in two parts, so that all but the starting points can be raced. Gradients that
+        it takes to make a part or a generation come before it.
         """
         number = self._generation_of(self._n_made)
-        size = self._settings.offspring_size if number else len(self._first) - self._n_made
-        if self._settings.racing and not self._n_made:
+        if self._n_made and self._ask_for_gradients(number):
+            return number
+        if self._gradients is not None and self._n_made == self._breeder.n_starting_points:
+            self._first = self._breeder.seeded(self._first, self._gradients.seeds)
+            self._first_curves = self._breeder.curves(self._first)
+        size = self._settings.n_offspring if number else len(self._first) - self._n_made
+        if (self._settings.racing or self._settings.gradient_seeds) and not self._n_made:
             size = self._breeder.n_starting_points
         with isolated_random(self._seed, "generation", number):
             made = [self._make() for _ in range(size)]
         self._queue.extend(candidate for candidate in made if candidate.is_new)
         self._advance()
         return number
+
+    def _ask_for_gradients(self, generation: int) -> bool:
+        """Queue the gradients that must be known before a generation is made, and return whether there are any."""
+        if self._gradients is None:
+            return False
+        probes = self._gradients.wanted(generation, self.survivors.population)
+        for probe in probes:
+            candidate = Candidate(probe, probe.key.encode(), True, generation, None)
+            self._line.append(candidate)
+            self._queue.append(candidate)
+        return bool(probes)
 
     def can_ask(self) -> bool:
         """Return whether there is a candidate to ask for, or a generation to open."""
@@ -124,13 +153,15 @@ class CandidateLine:
         return None if self._line else self._end()
 
     def _generation_of(self, number: int) -> int:
-        return max(0, 1 + (number - len(self._first)) // self._settings.offspring_size)
+        return max(0, 1 + (number - len(self._first)) // self._settings.n_offspring)
 
     def _make(self) -> Candidate:
         """Put the next candidate in the line."""
         number = self._n_made
         if number < len(self._first):
             genome, curve = self._first[number], self._first_curves[number]
+        elif self._gradients is not None and (arrival := self._gradients.arrival()) is not None:
+            genome, curve = arrival, self._breeder.curves([arrival])[0]
         else:
             genome, curve = self._breeder.offspring(self.survivors.population, self._known, self._guide())
         generation = self._generation_of(number)
@@ -162,6 +193,11 @@ class CandidateLine:
                 return
             candidate = self._line.popleft()
             evaluation = self.evaluations[candidate.curve]
+            if isinstance(candidate.genome, GradientProbe):
+                if self._gradients is not None:
+                    self._gradients.learn(candidate.genome, evaluation)
+                self._row.append(candidate)
+                continue
             if evaluation.status == "ok":
                 candidate.genome.fitness.values = evaluation.values
             if candidate.is_new and self._evidence is not None:
@@ -195,11 +231,11 @@ class CandidateLine:
         n_first = len(self._first)
         if self._n_made - len(self._line) >= n_first and not self.survivors.population:
             return "every evaluation failed"
-        if self._n_made >= n_first + self._settings.offspring_size * self._settings.generations:
+        if self._n_made >= n_first + self._settings.n_offspring * self._settings.generations:
             return f"all {self._settings.generations} generations are done"
         if len(self._known) >= self._n_curves:
             return f"all {len(self._known)} curves of the space are evaluated"
-        if self._n_idle >= _IDLE_GENERATIONS * self._settings.offspring_size:
+        if self._n_idle >= _IDLE_GENERATIONS * self._settings.n_offspring:
             return f"no new curve was found among {self._n_idle} candidates"
         return None
 
@@ -213,6 +249,7 @@ class CandidateLine:
     def _close_row(self) -> None:
         """End a generation and add it to the logbook."""
         new = [self.evaluations[candidate.curve] for candidate in self._row if candidate.is_new]
+        n_gradients = sum(isinstance(candidate.genome, GradientProbe) for candidate in self._row)
         self.logbook.record(
             generation=self._row[0].generation,
             evaluations=len(new),
@@ -220,6 +257,7 @@ class CandidateLine:
             failed=sum(evaluation.status == "failed" for evaluation in new),
             raced=sum(evaluation.status == "raced" for evaluation in new),
             **self.survivors.statistics(),
+            **({} if self._gradients is None else {"gradients": n_gradients}),
         )
         self._row = []
 

@@ -50,6 +50,7 @@ class TaskSettings(Settings):
         candidates_per_pass: Candidates of a generation that share a forward pass, each under its own curve; ``None``
             for as many as fit into ``batch_tokens``.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
+        checkpointing: Whether gradients compute the activations of a layer twice instead of keeping them.
     """
 
     name: str = "recall"
@@ -60,6 +61,7 @@ class TaskSettings(Settings):
     batch_tokens: int | None = Field(default=None, ge=1, strict=True)
     candidates_per_pass: int | None = Field(default=None, ge=1, strict=True)
     share_prefixes: bool = True
+    checkpointing: bool = False
 
 
 class ExampleSettings(Settings):
@@ -85,13 +87,16 @@ class CurveSettings(Settings):
     """The curves that are searched, see `lpes_evo.operators.CurveSpace`.
 
     Attributes:
-        n_points: Control points of the Bezier curve; 4 is a cubic.
+        curve: What the points draw: a ``bezier`` curve, ``linear`` pieces, a cubic ``spline``, or ``free`` scales,
+            which have a point for every layer and only the bounds and the grid to keep.
+        n_points: Control points; 4 make a cubic Bezier curve. Free scales have their own.
         y_min: Smallest scale.
         y_max: Largest scale.
         y_step: Grid step of the scales; ``None`` for no grid.
-        max_delta: Largest difference of the scales of neighbouring control points.
+        max_delta: Largest difference of the scales of neighbouring control points; free scales have none.
     """
 
+    curve: Literal["bezier", "linear", "spline", "free"] = "bezier"
     n_points: int = Field(default=4, ge=2, le=32, strict=True)
     y_min: float = Field(default=0.5, gt=0)
     y_max: float = Field(default=2.0, gt=0)
@@ -104,14 +109,16 @@ class CurveSettings(Settings):
         Raises:
             CurveError: The values do not fit each other.
         """
-        return CurveSpace(
+        space = CurveSpace(
             n_layers,
             self.n_points,
             y_min=self.y_min,
             y_max=self.y_max,
             y_step=self.y_step,
             max_delta=self.max_delta,
+            curve="linear" if self.curve == "free" else self.curve,
         )
+        return space.free() if self.curve == "free" else space
 
 
 class SearchSettings(Settings):
@@ -120,7 +127,7 @@ class SearchSettings(Settings):
     Attributes:
         algorithm: ``ga`` is a (mu + lambda) genetic algorithm, ``steady-state`` a (mu + 1) one without generations,
             ``nsga2`` keeps the begin, middle and end sets as three objectives, ``random`` draws curves without
-            learning from them.
+            learning from them, ``gradient`` climbs from the untouched model along gradients.
         aggregate: How the three sets become one fitness value: their ``mean`` or their ``min``; ``nsga2`` takes
             all three.
         population_size: Parents that survive each generation (mu), and size of the initial population.
@@ -141,9 +148,20 @@ class SearchSettings(Settings):
             many of each set.
         race_against: The parent that a candidate is raced against, by fitness. The defaults of racing are the best of
             those that ``benchmarks/racing.py`` compares.
+        gradient_steps: Steps along gradients between two full evaluations; so many make a generation of ``gradient``.
+        gradient_sources: Sources of examples of which a gradient is taken, counted as in ``race_block``; each step
+            takes the next ones.
+        learning_rate: Length of a step in the logarithm of the scales: Adam moves each by about so much.
+        total_variation: Penalty on the sum of differences of the logarithms of neighbouring scales, in units of the
+            fitness; it steers the steps of gradients, and is no part of the fitness.
+        gradient_seeds: Curves in the first population of ``ga`` that are fitted to free scales on their way along
+            gradients, one after every ``gradient_steps`` steps.
+        gradient_mutation: Chance that a mutation of ``ga`` moves a parent along its gradient.
+        gradient_parents: The best so many that have none yet are given a gradient before each generation, where there
+            are gradient mutations.
     """
 
-    algorithm: Literal["ga", "steady-state", "nsga2", "random"] = "ga"
+    algorithm: Literal["ga", "steady-state", "nsga2", "random", "gradient"] = "ga"
     aggregate: Literal["mean", "min"] = "mean"
     population_size: int = Field(default=24, ge=2, strict=True)
     offspring_size: int = Field(default=16, ge=1, strict=True)
@@ -159,6 +177,13 @@ class SearchSettings(Settings):
     race_level: float = Field(default=0.01, gt=0, lt=0.5)
     race_block: int = Field(default=1, ge=1, strict=True)
     race_against: Literal["best", "median", "worst"] = "best"
+    gradient_steps: int = Field(default=6, ge=1, strict=True)
+    gradient_sources: int = Field(default=4, ge=1, strict=True)
+    learning_rate: float = Field(default=0.05, gt=0, le=1)
+    total_variation: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    gradient_seeds: int = Field(default=0, ge=0, strict=True)
+    gradient_mutation: float = Field(default=0.0, ge=0, le=1)
+    gradient_parents: int = Field(default=2, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _constants_fit(self) -> "SearchSettings":
@@ -169,6 +194,30 @@ class SearchSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _gradients_fit(self) -> "SearchSettings":
+        if (self.gradient_seeds or self.gradient_mutation) and self.algorithm != "ga":
+            raise ValueError(
+                f"expected gradient_seeds and gradient_mutation with the algorithm 'ga' alone, but got them with "
+                f"{self.algorithm!r}"
+            )
+        if self.takes_gradients and self.aggregate != "mean":
+            raise ValueError(
+                f"expected the aggregate 'mean' where gradients are taken, but got {self.aggregate!r}, which has none "
+                "where two sets are equal"
+            )
+        return self
+
+    @property
+    def takes_gradients(self) -> bool:
+        """Whether the search asks for gradients, so that scores must have some."""
+        return self.algorithm == "gradient" or self.gradient_seeds > 0 or self.gradient_mutation > 0
+
+    @property
+    def n_offspring(self) -> int:
+        """Genomes of a generation: ``offspring_size``, or the one at which the steps of ``gradient`` arrive."""
+        return 1 if self.algorithm == "gradient" else self.offspring_size
+
     @property
     def objectives(self) -> Literal["mean", "min", "groups"]:
         """How scores become fitness values, in the terms of `lpes_evo.problems.aggregate`."""
@@ -176,8 +225,19 @@ class SearchSettings(Settings):
 
     @property
     def max_evaluations(self) -> int:
-        """The most evaluations a run can need; duplicates make it fewer."""
-        return self.population_size + self.offspring_size * self.generations
+        """The most evaluations a run can need, those with gradients among them; duplicates make it fewer."""
+        if self.algorithm == "gradient":
+            return 1 + self.max_gradients + self.generations
+        n_first = max(self.population_size, 1 + self.n_constants + self.gradient_seeds)
+        return n_first + self.max_gradients + self.offspring_size * self.generations
+
+    @property
+    def max_gradients(self) -> int:
+        """The most gradients a run can need."""
+        if self.algorithm == "gradient":
+            return self.gradient_steps * self.generations
+        mutations = self.gradient_parents * self.generations if self.gradient_mutation else 0
+        return self.gradient_steps * self.gradient_seeds + mutations
 
 
 class ReportSettings(ExampleSettings):
@@ -213,6 +273,15 @@ class RunConfig(Settings):
     search: SearchSettings = SearchSettings()
     report: ReportSettings = ReportSettings()
     seed: int = Field(default=0, strict=True)
+
+    @model_validator(mode="after")
+    def _metric_has_gradients(self) -> "RunConfig":
+        if self.search.takes_gradients and self.task.metric != "log_probability":
+            raise ValueError(
+                f"expected task.metric to be log_probability where the search takes gradients, but got "
+                f"{self.task.metric!r}, which has none"
+            )
+        return self
 
 
 def preset_names() -> list[str]:

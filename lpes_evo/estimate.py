@@ -9,6 +9,7 @@ import numpy.typing as npt
 from lpes_evo.config import RunConfig
 from lpes_evo.job import Job, JobFacts, JobSpec, describe, draw_examples
 from lpes_evo.progress import duration
+from lpes_evo.racing import example_blocks
 from lpes_evo.scoring import with_less_memory
 from lpes_evo.workers import make_pool
 
@@ -23,8 +24,10 @@ class Estimate:
         evaluation_seconds: Median time of one full evaluation of the search, while all workers are busy.
         spread_seconds: Difference of the slowest and the fastest pilot evaluation.
         evaluation_tokens: Tokens forwarded by one evaluation.
-        n_evaluations: Most evaluations of the search.
+        n_evaluations: Most full evaluations of the search.
         report_tokens: Tokens forwarded by the measurement on held-out examples.
+        gradient_tokens: Tokens of all gradients of the search, a backward pass counted as two; they wait for each
+            other.
     """
 
     load_seconds: float
@@ -34,11 +37,13 @@ class Estimate:
     evaluation_tokens: int
     n_evaluations: int
     report_tokens: int
+    gradient_tokens: int = 0
 
     @property
     def search_seconds(self) -> float:
         """Predicted time of the search without racing, which makes it shorter."""
-        return self.evaluation_seconds * self.n_evaluations / self.n_workers
+        gradients = self.evaluation_seconds / self.evaluation_tokens * self.gradient_tokens
+        return self.evaluation_seconds * self.n_evaluations / self.n_workers + gradients
 
     @property
     def report_seconds(self) -> float:
@@ -58,10 +63,13 @@ class Estimate:
             f"one evaluation      {self.evaluation_seconds:.2f} s ({self.evaluation_tokens} tokens, "
             f"{speed:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
             f"search              {duration(self.search_seconds)} (at most {self.n_evaluations} full evaluations, "
-            f"{self.n_workers} at a time)",
+            f"{self.n_workers} at a time{self._gradients()})",
             f"held-out report     {duration(self.report_seconds)} ({self.report_tokens} tokens)",
             f"total               {duration(self.total_seconds)}",
         ]
+
+    def _gradients(self) -> str:
+        return f", and {self.gradient_tokens} tokens for gradients" if self.gradient_tokens else ""
 
 
 def estimate_run(
@@ -97,9 +105,17 @@ def estimate_run(
         evaluation_seconds=float(np.median(seconds)),
         spread_seconds=max(seconds) - min(seconds),
         evaluation_tokens=job.search.n_tokens,
-        n_evaluations=config.search.max_evaluations,
+        n_evaluations=config.search.max_evaluations - config.search.max_gradients,
         report_tokens=job.report.n_tokens * n_vectors,
+        gradient_tokens=_gradient_tokens(job),
     )
+
+
+def _gradient_tokens(job: JobFacts) -> int:
+    """Return the tokens of all gradients of a search: each is taken of a sample, of about equal size."""
+    search = job.config.search
+    samples = example_blocks(job.search.sources, job.search.groups, search.gradient_sources)
+    return search.max_gradients * job.search.gradient_cost * job.search.n_tokens // len(samples)
 
 
 def _timed_evaluation(job: Job, scales: npt.NDArray[np.float64]) -> float:

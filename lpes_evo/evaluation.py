@@ -16,24 +16,28 @@ class Evaluation:
 
     Attributes:
         values: Fitness values, one per objective, larger is better; empty unless the status is ``"ok"``.
-        scores: Score of each search example, in the order of the problem's example ids; of a raced-out evaluation, of
-            the examples in ``scored``; empty when it failed.
+        scores: Score of each search example, in the order of the problem's example ids; of a raced-out or sampled
+            evaluation, of the examples in ``scored``; empty when it failed.
         seconds: Wall-clock time of the evaluation.
-        status: ``"ok"``, ``"failed"``, or ``"raced"`` when it was stopped early as worse than a parent.
+        status: ``"ok"``, ``"failed"``, ``"raced"`` when it was stopped early as worse than a parent, or ``"sampled"``
+            when the gradient on a sample of the examples was wanted.
         error: The traceback of a failed evaluation, else ``None``.
-        scored: Indices into the problem's example ids of the scores of a raced-out evaluation, else empty.
-        tokens: Tokens that the evaluation forwarded; 0 for problems without tokens.
+        scored: Indices into the problem's example ids of the scores of a raced-out or sampled evaluation, else empty.
+        tokens: Tokens that the evaluation forwarded, a backward pass counted as two; 0 for problems without tokens.
         halvings: How often the batch was halved because the device ran out of memory.
+        gradient: Derivative of the fitness on the sample with respect to each scale, ``(n_layers,)``; of sampled
+            evaluations alone.
     """
 
     values: tuple[float, ...]
     scores: tuple[float, ...]
     seconds: float
-    status: Literal["ok", "failed", "raced"] = "ok"
+    status: Literal["ok", "failed", "raced", "sampled"] = "ok"
     error: str | None = None
     scored: tuple[int, ...] = ()
     tokens: int = 0
     halvings: int = 0
+    gradient: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as values that `json` can write."""
@@ -47,6 +51,8 @@ class Evaluation:
             record["error"] = self.error
         if self.scored:
             record["scored"] = list(self.scored)
+        if self.gradient:
+            record["gradient"] = list(self.gradient)
         record |= {
             name: count for name, count in (("tokens", self.tokens), ("halvings", self.halvings)) if count
         }
@@ -76,26 +82,29 @@ class Evaluation:
                 scored=tuple(_count(index) for index in record.get("scored", ())),
                 tokens=_count(record.get("tokens", 0)),
                 halvings=_count(record.get("halvings", 0)),
+                gradient=tuple(_real(slope) for slope in record.get("gradient", ())),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise JournalError(
                 f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
             ) from error
-        numbers = [*evaluation.values, *evaluation.scores, evaluation.seconds]
+        numbers = [*evaluation.values, *evaluation.scores, evaluation.seconds, *evaluation.gradient]
         if (
-            evaluation.status not in ("ok", "failed", "raced")
+            evaluation.status not in ("ok", "failed", "raced", "sampled")
             or not np.isfinite(numbers).all()
             or (evaluation.status == "ok") != bool(evaluation.values)
+            or (evaluation.status == "sampled") != bool(evaluation.gradient)
         ):
             raise JournalError(
-                f"Expected finite values with the status 'ok', or none with 'failed' or 'raced', but got status "
-                f"{evaluation.status!r} and values {list(evaluation.values)}."
+                "Expected finite values with the status 'ok', or none with 'failed', 'raced' or 'sampled', and a "
+                f"finite gradient with 'sampled' alone, but got status {evaluation.status!r} and values "
+                f"{list(evaluation.values)} with a gradient of {len(evaluation.gradient)} numbers."
             )
-        n_expected = len(evaluation.scores) if evaluation.status == "raced" else 0
+        n_expected = len(evaluation.scores) if evaluation.status in ("raced", "sampled") else 0
         n_scored = len(evaluation.scored)
         if n_scored != n_expected or len(set(evaluation.scored)) != n_scored:
             raise JournalError(
-                f"Expected a distinct example number for each of {n_expected} scores of status 'raced', "
+                f"Expected a distinct example number for each of {n_expected} scores of status 'raced' or 'sampled', "
                 f"but got {list(evaluation.scored)!r:.80}."
             )
         return evaluation

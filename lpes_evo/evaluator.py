@@ -1,6 +1,6 @@
 """Evaluates genomes on a pool of workers: block by block, several to a pass, and no longer than they deserve."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +14,10 @@ from lpes_evo.errors import ConfigError
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.facts import ProblemFacts
 from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.probe import GradientProbe
 from lpes_evo.problems import Problem, aggregate
 from lpes_evo.racing import example_blocks, is_worse
-from lpes_evo.scoring import Survey, score_block, survey
+from lpes_evo.scoring import Survey, gradient_block, score_block, survey
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
 
 Reference = tuple[float, ...]
@@ -31,6 +32,7 @@ class _Group:
         reference: Scores of the parent they are raced against, or ``None``.
         evaluations: What each came to; ``None`` while it is on its way.
         scores: Scores of each so far, in the order of the blocks.
+        sample: Number of the sample that the gradient is wanted of; ``None`` for genomes to evaluate.
     """
 
     number: int
@@ -42,6 +44,7 @@ class _Group:
     seconds: list[float]
     tokens: list[int]
     halvings: list[int]
+    sample: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Spent:
     """What an evaluator has spent.
 
     Attributes:
-        tokens: Tokens forwarded, those of curves that only fill a pass up among them.
+        tokens: Tokens forwarded, those of curves that only fill a pass up among them, a backward pass counted as two.
         seconds: Time of the workers, added up.
         scored: Scores of single examples.
         unraced: Scores of single examples without racing.
@@ -76,6 +79,9 @@ class Evaluator:
     With racing, examples are scored in blocks, the same for every candidate, and a candidate is dropped once a paired
     test says that it is worse than the parent it would have to beat. Genomes that are submitted together share forward
     passes. Results do not depend on the number of workers.
+
+    Gradients are taken of samples of the examples, which are dealt like blocks: sample t is the next one after sample
+    t - 1, and after the last comes the first.
 
     Args:
         source: A problem, which is then scored in this process, or a pool whose workers hold one.
@@ -118,8 +124,18 @@ class Evaluator:
         # Examples in the order in which they are scored, and where each block ends in it.
         self._order = np.concatenate(blocks)
         self._ends = np.cumsum([len(block) for block in blocks])
+        self._samples = (
+            example_blocks(self.facts.sources, self.facts.groups, self._settings.gradient_sources)
+            if self._settings.takes_gradients
+            else []
+        )
+        self._sample_ids = [
+            tuple(self.facts.example_ids[number] for number in sample) for sample in self._samples
+        ]
         wanted = _n_wanted(n_candidates, self._settings)
-        self._plan: Survey = self._pool.call(self._on_problem(survey), self._block_ids, wanted)
+        self._plan: Survey = self._pool.call(
+            self._on_problem(survey), self._block_ids, self._sample_ids, wanted
+        )
         self.n_candidates = self._plan.n_candidates
         self.spent = Spent()
         self._passes: dict[int, _Pass] = {}
@@ -140,7 +156,7 @@ class Evaluator:
         """Put genomes on their way.
 
         Args:
-            genomes: From one to ``n_candidates`` genomes, which share forward passes.
+            genomes: From one to ``n_candidates`` genomes, which share forward passes; or one `GradientProbe`.
             reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
             labels: What messages call them.
 
@@ -156,18 +172,25 @@ class Evaluator:
                 f"Expected from 1 to n_candidates = {self.n_candidates} genomes, which share forward passes, but got "
                 f"{n}. Submit them in groups of that size."
             )
+        probe = genomes[0] if isinstance(genomes[0], GradientProbe) else None
+        if probe is not None and (n > 1 or not self._samples):
+            raise ConfigError(
+                f"Expected a single probe and settings that take gradients, but got {n} genomes and the algorithm "
+                f"{self._settings.algorithm!r}. Make the evaluator with the settings of the search."
+            )
         number = self._n_groups
         self._n_groups += 1
         group = _Group(
             number=number,
             labels=tuple(labels) if labels is not None else tuple(f"candidate {number}" for _ in genomes),
-            scales=self._space.decode(genomes),
+            scales=self._space.decode(genomes) if probe is None else probe.scales[None],
             reference=reference if self._settings.racing else None,
             evaluations=[None] * n,
             scores=[[] for _ in genomes],
             seconds=[0.0] * n,
             tokens=[0] * n,
             halvings=[0] * n,
+            sample=None if probe is None else probe.sample % len(self._samples),
         )
         self._send(_Pass(group, tuple(range(n)), 0))
         return number
@@ -213,6 +236,16 @@ class Evaluator:
 
     def _send(self, task: _Pass) -> None:
         group = task.group
+        if group.sample is not None:
+            ticket = self._pool.submit(
+                self._on_problem(gradient_block),
+                group.scales[0],
+                self._sample_ids[group.sample],
+                _weights_of([self.facts.groups[number] for number in self._samples[group.sample]]),
+                label=f"{group.labels[0]} (gradient)",
+            )
+            self._passes[ticket] = task
+            return
         # A pass is filled up with one of its own curves, which cannot fail where the others do not.
         filling = (task.members[-1],) * (self._n_rows(task) - len(task.members))
         scales = group.scales[[*task.members, *filling]]
@@ -233,6 +266,9 @@ class Evaluator:
     def _take(self, task: _Pass, completion: Completion) -> None:
         """Take the scores of a block, and send those members on that are still in the race."""
         self.spent.seconds += completion.seconds
+        if task.group.sample is not None:
+            self._take_gradient(task.group, task.group.sample, completion)
+            return
         if completion.failure is not None and len(task.members) > 1:
             # One of them is at fault; alone, the others live.
             for member in task.members:
@@ -261,6 +297,25 @@ class Evaluator:
         elif None not in group.evaluations:
             self._finished.append(group)
 
+    def _take_gradient(self, group: _Group, sample: int, completion: Completion) -> None:
+        """Conclude an evaluation with the gradient that was wanted of it."""
+        group.seconds[0] = completion.seconds
+        if completion.failure is not None:
+            self._fail(group, 0, completion.failure.traceback)
+        else:
+            scores, gradient, group.halvings[0] = completion.value
+            group.tokens[0] = self._plan.gradient_tokens[sample]
+            self.spent.tokens += group.tokens[0]
+            self._conclude(
+                group,
+                0,
+                "sampled",
+                scores=tuple(scores.tolist()),
+                scored=tuple(self._samples[sample].tolist()),
+                gradient=tuple(gradient.tolist()),
+            )
+        self._finished.append(group)
+
     def _judge(self, group: _Group, member: int, block: int) -> None:
         """Conclude the evaluation of a member that is through, or that is worse than its parent."""
         how = self._settings.objectives
@@ -283,8 +338,9 @@ class Evaluator:
         self._conclude(group, member, "failed", error=error)
 
     def _conclude(self, group: _Group, member: int, status: Any, **facts: Any) -> None:
-        self.spent.scored += len(group.scores[member])
-        self.spent.unraced += len(self._order)
+        if group.sample is None:
+            self.spent.scored += len(group.scores[member])
+            self.spent.unraced += len(self._order)
         group.evaluations[member] = Evaluation(
             **({"values": (), "scores": ()} | facts),
             seconds=group.seconds[member],
@@ -292,6 +348,12 @@ class Evaluator:
             tokens=group.tokens[member],
             halvings=group.halvings[member],
         )
+
+
+def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Return how much each score counts in the mean of the set means, ``(n_examples,)``."""
+    sizes = Counter(groups)
+    return np.array([1 / (len(sizes) * sizes[name]) for name in groups])
 
 
 def _n_wanted(n_candidates: int | None, settings: SearchSettings) -> int | None:

@@ -16,6 +16,7 @@ class ProblemFacts:
         sources: What each example is made of, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
+        gradient_cost: Forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.
         data_hash: SHA-256 of the examples; empty for problems that are not made of data.
     """
@@ -26,6 +27,7 @@ class ProblemFacts:
     sources: tuple[str, ...]
     positions: tuple[float, ...] = ()
     n_tokens: int = 0
+    gradient_cost: int = 3
     skipped: int = 0
     data_hash: str = ""
 
@@ -39,6 +41,7 @@ class ProblemFacts:
             sources=tuple(problem.sources),
             positions=tuple(getattr(problem, "positions", ())),
             n_tokens=getattr(problem, "n_tokens", 0),
+            gradient_cost=problem.gradient_cost,
             skipped=getattr(problem, "skipped", 0),
             data_hash=getattr(problem, "data_hash", ""),
         )

@@ -215,4 +215,5 @@ def _problem(loaded: LoadedModel, examples: list[Example], config: RunConfig) ->
         over_length=task.over_length,
         batch_tokens=task.batch_tokens,
         share_prefixes=task.share_prefixes,
+        checkpointing=task.checkpointing,
     )

@@ -14,6 +14,7 @@ from lpes_evo.evaluation import Evaluation
 from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.operators import BezierGenome
+from lpes_evo.probe import GradientProbe
 from lpes_evo.progress import Reporter
 from lpes_evo.search import Search
 
@@ -100,8 +101,9 @@ class _Drive:
             reference = self._search.reference()
             entries = [_Entry(genome, self._search.generation) for genome in genomes]
             self._line.extend(entries)
-            for start in range(0, len(entries), size):
-                self._begin(entries[start : start + size], reference)
+            together = 1 if genomes and isinstance(genomes[0], GradientProbe) else size
+            for start in range(0, len(entries), together):
+                self._begin(entries[start : start + together], reference)
             self._tell()
 
     def _begin(self, entries: list[_Entry], reference: tuple[float, ...] | None) -> None:

@@ -161,6 +161,7 @@ def _scales(job: JobFacts, search: Search) -> Scales:
         control_points=tuple((float(x), float(y)) for x, y in best),
         task=job.config.task.name,
         fitness=tuple(best.fitness.values),
+        curve=job.space.curve,
     )
 
 

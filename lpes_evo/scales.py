@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lpes_evo._files import to_json, write_atomic
 from lpes_evo.errors import CurveError, ScalesError
-from lpes_evo.operators import CurveSpace
+from lpes_evo.operators import CurveKind, CurveSpace
 
 _FORMAT = "lpes-evo/scales"
 _VERSION = 1
@@ -59,9 +59,10 @@ class Scales:
     Attributes:
         model: Name of the model the scales were found on.
         scales: Position divisor of each layer, ``(n_layers,)``.
-        control_points: The Bezier curve the scales are read off, ``(n_points, 2)`` as (layer, scale).
+        control_points: The curve the scales are read off, ``(n_points, 2)`` as (layer, scale).
         task: Name of the task they were found on.
         fitness: Fitness values on the search data.
+        curve: What the control points draw: ``bezier``, ``linear`` or ``spline``, see `lpes_evo.operators.CurveSpace`.
     """
 
     model: str
@@ -69,6 +70,7 @@ class Scales:
     control_points: tuple[tuple[float, float], ...]
     task: str
     fitness: tuple[float, ...]
+    curve: CurveKind = "bezier"
 
     @property
     def n_layers(self) -> int:
@@ -99,7 +101,7 @@ class Scales:
             )
         last, new_last = self.n_layers - 1, n_layers - 1
         points = tuple((new_last if x == last else x * new_last / last, y) for x, y in self.control_points)
-        scales = CurveSpace(n_layers, len(points)).decode([points])[0]
+        scales = CurveSpace(n_layers, len(points), curve=self.curve).decode([points])[0]
         return dataclasses.replace(self, scales=tuple(scales.tolist()), control_points=points)
 
     def save(self, path: Path) -> None:
@@ -120,7 +122,7 @@ class Scales:
             "control_points": [list(point) for point in self.control_points],
             "task": self.task,
             "fitness": list(self.fitness),
-        }
+        } | ({} if self.curve == "bezier" else {"curve": self.curve})
         write_atomic(path, to_json(values, indent=1) + "\n")
 
 
@@ -186,6 +188,7 @@ def _parse(values: Any, file: Path) -> Scales:
             control_points=tuple((x, y) for x, y in map(_numbers, values["control_points"])),
             task=values["task"],
             fitness=tuple(_numbers(values["fitness"])),
+            curve=values.get("curve", "bezier"),
         )
         if type(values["n_layers"]) is not int:
             raise ScalesError(
@@ -210,7 +213,8 @@ def _parse(values: Any, file: Path) -> Scales:
     ).all():
         raise ScalesError(f"Expected finite control points and fitness in {file}, but one is not.")
     try:
-        curve = CurveSpace(scales.n_layers, len(scales.control_points)).decode([scales.control_points])[0]
+        space = CurveSpace(scales.n_layers, len(scales.control_points), curve=scales.curve)
+        curve = space.decode([scales.control_points])[0]
     except CurveError as error:
         raise ScalesError(
             f"Expected the control points of {file} to draw a curve over its layers: {error}"

@@ -35,19 +35,28 @@ class Survey:
         n_candidates: Candidates that share a forward pass.
         is_exact: Whether scores do not depend on the shape of a batch beyond rounding in float32; in half precision
             every pass is filled up to ``n_candidates``, so that all candidates are scored under one shape.
+        gradient_tokens: Tokens that the gradient on each sample costs, ``(n_samples,)``, a backward pass counted as
+            two forward passes.
     """
 
     block_tokens: tuple[int, ...]
     n_candidates: int
     is_exact: bool
+    gradient_tokens: tuple[int, ...]
 
 
-def survey(problem: Problem, blocks: Sequence[Sequence[str]], n_candidates: int | None) -> Survey:
+def survey(
+    problem: Problem,
+    blocks: Sequence[Sequence[str]],
+    samples: Sequence[Sequence[str]],
+    n_candidates: int | None,
+) -> Survey:
     """See what blocks of examples cost, and how many candidates fit in a forward pass.
 
     Args:
         problem: The problem.
         blocks: Ids of the examples of each block.
+        samples: Ids of the examples of each sample that gradients are taken of.
         n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
 
     Returns:
@@ -59,6 +68,7 @@ def survey(problem: Problem, blocks: Sequence[Sequence[str]], n_candidates: int 
         if n_candidates is None
         else n_candidates,
         is_exact=problem.is_exact,
+        gradient_tokens=tuple(problem.gradient_cost * problem.n_tokens_of(sample) for sample in samples),
     )
 
 
@@ -86,6 +96,42 @@ def score_block(
             f"{array.dtype} of shape {array.shape}."
         )
     return array.astype(np.float64), n_halvings
+
+
+def gradient_block(
+    problem: Problem,
+    scales: npt.NDArray[np.float64],
+    example_ids: Sequence[str],
+    weights: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """Score some examples under one curve and take the gradient of the weighted sum of their scores.
+
+    Args:
+        problem: The problem.
+        scales: The curve, ``(n_layers,)``.
+        example_ids: The examples.
+        weights: How much each score counts, ``(n_examples,)``.
+
+    Returns:
+        The scores, ``(n_examples,)``, the gradient, ``(n_layers,)``, and how often the batch was halved for want of
+        memory.
+
+    Raises:
+        EvaluationError: The problem returned other shapes, or values that are not finite real numbers.
+    """
+    pair, n_halvings = with_less_memory(
+        problem, lambda smaller: smaller.gradient(scales, example_ids, weights)
+    )
+    scores, gradient = map(np.asarray, pair)
+    if scores.shape != (len(example_ids),) or gradient.shape != scales.shape:
+        raise EvaluationError(
+            f"Expected scores of shape (n_examples,) = ({len(example_ids)},) and a gradient of shape (n_layers,) = "
+            f"{scales.shape}, but got {scores.shape} and {gradient.shape}."
+        )
+    for name, array in (("scores", scores), ("gradient", gradient)):
+        if np.iscomplexobj(array) or not np.isfinite(array).all():
+            raise EvaluationError(f"Expected {name} of finite real numbers, but got {array[:3].tolist()}.")
+    return scores.astype(np.float64), gradient.astype(np.float64), n_halvings
 
 
 def with_less_memory(problem: Problem, work: Callable[[Any], _Value]) -> tuple[_Value, int]:

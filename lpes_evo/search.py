@@ -3,16 +3,20 @@
 import copy
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 from deap import tools
 
 from lpes_evo._breeding import Breeder
 from lpes_evo._candidates import CandidateLine
+from lpes_evo._gradients import Gradients
 from lpes_evo._randomness import check_seed
 from lpes_evo._survival import mean_fitness
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, SearchOrderError
 from lpes_evo.evaluation import Evaluation, checked_evaluation
 from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.probe import GradientProbe
 
 
 class Search:
@@ -34,6 +38,10 @@ class Search:
     raced-out evaluations are recorded and never become parents. The initial population holds the identity, constant
     curves over the whole range, the caller's own genomes, and low-discrepancy and random curves, so the best genome is
     never worse than the untouched model on the search data, where the space holds 1.0.
+
+    Where its settings take gradients, it asks for them too, see `lpes_evo.probe.GradientProbe`: before the generation
+    that they help to make, and never together with genomes. ``gradient`` starts at the first of the caller's own
+    genomes or at the untouched model, and evaluates in full only where it arrives after every ``gradient_steps`` steps.
 
     Args:
         space: The curves.
@@ -65,15 +73,25 @@ class Search:
         self.space = space
         self.settings = settings if settings is not None else SearchSettings()
         self._is_steady = self.settings.algorithm == "steady-state"
-        if n_objectives < 1 or (n_objectives > 1 and self.settings.algorithm in ("ga", "steady-state")):
+        is_single = self.settings.algorithm in ("ga", "steady-state", "gradient")
+        if n_objectives < 1 or (n_objectives > 1 and is_single):
             raise ConfigError(
                 f"Expected n_objectives = 1 for the algorithm {self.settings.algorithm!r}, but got {n_objectives}. "
                 "Use 'nsga2' for several objectives."
             )
         self._n_objectives = n_objectives
-        breeder = Breeder(space, self.settings, (1.0,) * n_objectives, initial)
+        weights = (1.0,) * n_objectives
+        of_parents: dict[str, npt.NDArray[np.float64]] = {}
+        breeder = Breeder(space, self.settings, weights, initial, of_parents)
+        gradients = None
+        if self.settings.takes_gradients:
+            if space.n_layers < 2:
+                raise ConfigError(
+                    "Expected a model of at least 2 layers to climb along gradients, but got 1."
+                )
+            gradients = Gradients(space, self.settings, breeder.start, of_parents)
         self._candidates = CandidateLine(
-            breeder, self.settings, n_objectives, space.n_curves, check_seed(seed)
+            breeder, self.settings, n_objectives, space.n_curves, check_seed(seed), gradients
         )
         self._reference: tuple[float, ...] | None = None
         self.generation = -1
@@ -90,7 +108,7 @@ class Search:
             n: The most genomes that a steady-state search returns; generations are not divided.
 
         Returns:
-            New genomes, in the order in which they are to be told.
+            New genomes, or gradients that are wanted, in the order in which they are to be told.
 
         Raises:
             SearchOrderError: Genomes of a generation were not told yet, or the search has stopped.
@@ -153,7 +171,23 @@ class Search:
                 f"but got {len(evaluations)}. Ask for genomes first."
             )
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
-        for evaluation in checked:
+        for candidate, evaluation in zip(self._candidates.outstanding, checked, strict=False):
+            is_probe = isinstance(candidate.genome, GradientProbe)
+            if evaluation.status != "failed" and is_probe != (evaluation.status == "sampled"):
+                raise SearchOrderError(
+                    f"Expected an evaluation of status {'sampled' if is_probe else 'ok or raced'} for "
+                    f"{'a gradient' if is_probe else 'a genome'}, but got {evaluation.status!r}. Tell evaluations in "
+                    "the order in which their genomes were asked for."
+                )
+            if (
+                is_probe
+                and evaluation.status == "sampled"
+                and len(evaluation.gradient) != self.space.n_layers
+            ):
+                raise SearchOrderError(
+                    f"Expected a gradient of n_layers = {self.space.n_layers} numbers, but got "
+                    f"{len(evaluation.gradient)}. Give one for each layer."
+                )
             if evaluation.status == "ok" and len(evaluation.values) != self._n_objectives:
                 raise SearchOrderError(
                     f"Expected {self._n_objectives} fitness values, one for each objective, "
@@ -207,7 +241,10 @@ class Search:
         """Return the constant curve with the largest mean fitness on the search data.
 
         Returns:
-            Its value; ``None`` when no constant curve was evaluated with success.
+            Its value; ``None`` when no constant curve was evaluated with success, and where ``gradient`` has tried
+            none but the untouched model.
         """
+        if self.settings.algorithm == "gradient":
+            return None
         constant = self._candidates.survivors.best_constant()
         return None if constant is None else float(constant[0][1])

@@ -19,7 +19,7 @@ works with plain DEAP, and needs NumPy, SciPy and DEAP only::
 
 Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a run.
 
-- Space and genome: `CurveSpace`, `CurveConstraints`, `BezierGenome`, `CurveFitness`
+- Space and genome: `CurveSpace`, `CurveConstraints`, `CurveKind`, `BezierGenome`, `CurveFitness`
 - Initialisers: `init_random_walk`, `init_quasi_random`, `init_constant`, `init_constants`, `init_identity`
 - Crossovers: `cx_blend`, `cx_splice`, `cx_mix`
 - Mutations: `mut_point`, `mut_shift`, `mut_tilt`, `mut_mix`; with a gradient, `mut_gradient`
@@ -29,7 +29,7 @@ Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a r
 """
 
 from lpes_evo.operators._bezier import bernstein, de_casteljau
-from lpes_evo.operators._constraints import CurveConstraints
+from lpes_evo.operators._constraints import CurveConstraints, CurveKind
 from lpes_evo.operators._crossover import cx_blend, cx_mix, cx_splice
 from lpes_evo.operators._errors import CurveError, LpesError
 from lpes_evo.operators._fit import fit_curve
@@ -51,6 +51,7 @@ __all__ = [
     "CurveConstraints",
     "CurveError",
     "CurveFitness",
+    "CurveKind",
     "CurveSpace",
     "LpesError",
     "bernstein",

@@ -98,7 +98,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
     n_inner = 0 if space.x_rule == "even" else n_points - 2
 
     def points(vector: FloatArray) -> FloatArray:
-        moved = start.copy()
+        moved: FloatArray = start.copy()
         moved[:, 1] = np.clip(vector[:n_points], space.y_axis.low, space.y_axis.high)
         if n_inner:
             x = np.clip(vector[n_points:] * x_last, 0.0, x_last)
@@ -186,8 +186,7 @@ def _are_feasible(space: "CurveSpace", indices: IntArray) -> npt.NDArray[np.bool
     feasible = (ys >= 0) & (ys <= space.y_axis.n_steps) & (xs >= 0) & (xs <= space.x_axis.n_steps)
     smooth = (np.abs(np.diff(ys, axis=1)) <= space.max_rise).all(axis=1)
     ordered = (np.diff(xs, axis=1) >= 0).all(axis=1) | (space.x_rule != "sorted")
-    answer: npt.NDArray[np.bool_] = feasible.all(axis=1) & smooth & ordered
-    return answer
+    return np.asarray(feasible.all(axis=1) & smooth & ordered)
 
 
 def _error(space: "CurveSpace", curves: FloatArray, target: FloatArray) -> FloatArray:

