@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._passes import Group, Pass, Reference
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError
 from lpes_evo.evaluation import Evaluation
@@ -19,41 +20,6 @@ from lpes_evo.problems import Problem, aggregate
 from lpes_evo.racing import example_blocks, is_worse
 from lpes_evo.scoring import Survey, gradient_block, score_block, survey
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
-
-Reference = tuple[float, ...]
-
-
-@dataclass
-class _Group:
-    """Genomes that are scored in the same forward passes, and what is known of them so far.
-
-    Attributes:
-        scales: Their curves, ``(n_genomes, n_layers)``.
-        reference: Scores of the parent they are raced against, or ``None``.
-        evaluations: What each came to; ``None`` while it is on its way.
-        scores: Scores of each so far, in the order of the blocks.
-        sample: Number of the sample that the gradient is wanted of; ``None`` for genomes to evaluate.
-    """
-
-    number: int
-    labels: tuple[str, ...]
-    scales: npt.NDArray[np.float64]
-    reference: Reference | None
-    evaluations: list[Evaluation | None]
-    scores: list[list[float]]
-    seconds: list[float]
-    tokens: list[int]
-    halvings: list[int]
-    sample: int | None = None
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """A block on its way for some members of a group."""
-
-    group: _Group
-    members: tuple[int, ...]
-    block: int
 
 
 @dataclass
@@ -138,9 +104,9 @@ class Evaluator:
         )
         self.n_candidates = self._plan.n_candidates
         self.spent = Spent()
-        self._passes: dict[int, _Pass] = {}
+        self._passes: dict[int, Pass] = {}
         self._n_groups = 0
-        self._finished: deque[_Group] = deque()
+        self._finished: deque[Group] = deque()
 
     @property
     def n_pending(self) -> int:
@@ -180,7 +146,7 @@ class Evaluator:
             )
         number = self._n_groups
         self._n_groups += 1
-        group = _Group(
+        group = Group(
             number=number,
             labels=tuple(labels) if labels is not None else tuple(f"candidate {number}" for _ in genomes),
             scales=self._space.decode(genomes) if probe is None else probe.scales[None],
@@ -192,7 +158,7 @@ class Evaluator:
             halvings=[0] * n,
             sample=None if probe is None else probe.sample % len(self._samples),
         )
-        self._send(_Pass(group, tuple(range(n)), 0))
+        self._send(Pass(group, tuple(range(n)), 0))
         return number
 
     def wait(self) -> tuple[int, list[Evaluation]]:
@@ -234,7 +200,7 @@ class Evaluator:
         """Return a function of the worker's target that hands its problem to ``function``."""
         return function if self._problem_of is None else partial(_hand_over, self._problem_of, function)
 
-    def _send(self, task: _Pass) -> None:
+    def _send(self, task: Pass) -> None:
         group = task.group
         if group.sample is not None:
             ticket = self._pool.submit(
@@ -259,11 +225,11 @@ class Evaluator:
         )
         self._passes[ticket] = task
 
-    def _n_rows(self, task: _Pass) -> int:
+    def _n_rows(self, task: Pass) -> int:
         """Return under how many curves a pass scores each example; in half precision all passes need one shape."""
         return len(task.members) if self._plan.is_exact else self.n_candidates
 
-    def _take(self, task: _Pass, completion: Completion) -> None:
+    def _take(self, task: Pass, completion: Completion) -> None:
         """Take the scores of a block, and send those members on that are still in the race."""
         self.spent.seconds += completion.seconds
         if task.group.sample is not None:
@@ -272,7 +238,7 @@ class Evaluator:
         if completion.failure is not None and len(task.members) > 1:
             # One of them is at fault; alone, the others live.
             for member in task.members:
-                self._send(_Pass(task.group, (member,), task.block))
+                self._send(Pass(task.group, (member,), task.block))
             return
         group, share = task.group, completion.seconds / len(task.members)
         if completion.failure is None:
@@ -293,11 +259,11 @@ class Evaluator:
             self._judge(group, member, task.block)
         going_on = tuple(member for member in task.members if group.evaluations[member] is None)
         if going_on:
-            self._send(_Pass(group, going_on, task.block + 1))
+            self._send(Pass(group, going_on, task.block + 1))
         elif None not in group.evaluations:
             self._finished.append(group)
 
-    def _take_gradient(self, group: _Group, sample: int, completion: Completion) -> None:
+    def _take_gradient(self, group: Group, sample: int, completion: Completion) -> None:
         """Conclude an evaluation with the gradient that was wanted of it."""
         group.seconds[0] = completion.seconds
         if completion.failure is not None:
@@ -316,7 +282,7 @@ class Evaluator:
             )
         self._finished.append(group)
 
-    def _judge(self, group: _Group, member: int, block: int) -> None:
+    def _judge(self, group: Group, member: int, block: int) -> None:
         """Conclude the evaluation of a member that is through, or that is worse than its parent."""
         how = self._settings.objectives
         end = int(self._ends[block])
@@ -334,10 +300,10 @@ class Evaluator:
                 group, member, "raced", scores=tuple(scores.tolist()), scored=tuple(scored.tolist())
             )
 
-    def _fail(self, group: _Group, member: int, error: str) -> None:
+    def _fail(self, group: Group, member: int, error: str) -> None:
         self._conclude(group, member, "failed", error=error)
 
-    def _conclude(self, group: _Group, member: int, status: Any, **facts: Any) -> None:
+    def _conclude(self, group: Group, member: int, status: Any, **facts: Any) -> None:
         if group.sample is None:
             self.spent.scored += len(group.scores[member])
             self.spent.unraced += len(self._order)

@@ -56,7 +56,7 @@ def test_another_task_brings_its_own_options():
         ({"search.generations": "many"}, "configuration key search.generations, but got 'many': .*integer"),
         (
             {"search.algorithm": "best"},
-            "configuration key search.algorithm, but got 'best': .*'ga', 'steady-state', 'nsga2', 'random' or 'gradient'",
+            "key search.algorithm, but got 'best': .*'ga', 'steady-state', 'nsga2', 'random' or 'gradient'",
         ),
         (
             {"search.n_constants": 100},
