@@ -19,6 +19,7 @@ import typer
 import yaml
 
 from lpes_evo._cli_analysis import add_analysis_commands
+from lpes_evo._cli_bench import bench
 from lpes_evo._cli_compare import add_comparison_commands
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
@@ -168,6 +169,7 @@ def estimate(
 app.command("eval")(evaluate)
 app.command()(score)
 app.command()(train_moice)
+app.command()(bench)
 add_comparison_commands(app)
 add_analysis_commands(app)
 

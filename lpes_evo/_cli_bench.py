@@ -1,0 +1,76 @@
+"""The command ``lpes-evo bench``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lpes_evo._consoles import console, error_console
+from lpes_evo.errors import ConfigError
+
+
+def bench(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Hub id, folder, .gguf file or 'tiny'; or random weights: shape:qwen2.5-7b, shape:vicuna-7b, "
+            "shape:tiny.",
+        ),
+    ],
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="Methods with commas between, such as lpes,yarn:4,ms-poe; by default one of each. lpes and moice need "
+            "no file here.",
+        ),
+    ] = None,
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--prompt-tokens", help="Tokens of the prompt; 4096 on a GPU and 512 on a CPU by default."
+        ),
+    ] = None,
+    new_tokens: Annotated[
+        int | None, typer.Option("--new-tokens", help="Tokens decoded after it; 16 by default.")
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            "--repeats", help="Pairs of each method and the untouched model; 9 by default, at least 6."
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option("--output", help="New JSON file with every measurement.")
+    ] = None,
+) -> None:
+    """Measure what methods cost beside the untouched model: seconds, memory and forward passes."""
+    from rich.progress import Progress
+
+    from lpes_evo._files import to_json, write_atomic
+    from lpes_evo.methods._bench_report import run_bench
+    from lpes_evo.methods._bench_table import print_bench
+
+    if output is not None and output.exists():
+        raise ConfigError(f"Expected a new file for the result, but {output} exists. Name another --output.")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise ConfigError(f"Expected a folder for {output}, but there is none. Create it first.")
+    given = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "repeats": repeats}
+    specs = None if methods is None else tuple(part.strip() for part in methods.split(","))
+    with Progress(console=error_console, transient=True) as progress:
+        bar = progress.add_task("bench", total=None)
+        report = run_bench(
+            model,
+            specs,
+            dtype=dtype,
+            device=device,
+            on_pair=lambda n_pairs: progress.update(bar, total=n_pairs, advance=1),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    print_bench(report, console)
+    if output is not None:
+        write_atomic(output, to_json(report.to_json(), indent=1) + "\n")
+        console.print(f"File: {output}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,106 @@
+"""Models of random weights in the shape of published ones, whose cost can be measured without a download."""
+
+import os
+from typing import Any
+
+from lpes_evo.errors import ModelError
+
+PREFIX = "shape:"
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2.5-7b": {
+        "model_type": "qwen2",
+        "num_hidden_layers": 28,
+        "hidden_size": 3584,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "vocab_size": 152064,
+        "max_position_embeddings": 32768,
+        "rope_theta": 1e6,
+        "rms_norm_eps": 1e-6,
+    },
+    "vicuna-7b": {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "intermediate_size": 11008,
+        "vocab_size": 32000,
+        "max_position_embeddings": 4096,
+        "rope_theta": 1e4,
+        "rms_norm_eps": 1e-5,
+    },
+    "tiny": {
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 128,
+        "vocab_size": 512,
+        "max_position_embeddings": 1024,
+        "rope_theta": 1e4,
+        "rms_norm_eps": 1e-6,
+    },
+}
+"""Fields of the config.json of Qwen/Qwen2.5-7B-Instruct and lmsys/vicuna-7b-v1.5, and of one for tests."""
+
+
+def shape_names() -> tuple[str, ...]:
+    """Return the names of the shapes, such as ``shape:vicuna-7b``."""
+    return tuple(PREFIX + name for name in _SHAPES)
+
+
+def random_model(name: str, dtype: str, device: str) -> Any:
+    """Return a model of random weights, the same every time on one kind of device.
+
+    Args:
+        name: One of `shape_names`.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: ``cpu`` or ``cuda:N``.
+
+    Returns:
+        The model, in evaluation mode and its weights frozen.
+
+    Raises:
+        ModelError: The shape is unknown, or the device has no room for its weights.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from lpes_evo.rope import check_frequencies, repair_frequencies
+
+    shape = _SHAPES.get(name.removeprefix(PREFIX))
+    if shape is None:
+        raise ModelError(f"Expected one of the shapes {', '.join(shape_names())}, but got {name!r:.80}.")
+    config = AutoConfig.for_model(**shape, tie_word_embeddings=False)
+    kind = getattr(torch, dtype)
+    with torch.device("meta"):
+        n_bytes = kind.itemsize * sum(
+            weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
+        )
+    room = _room(device)
+    if n_bytes > room:
+        raise ModelError(
+            f"Expected room for the weights of {name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
+            f"{room / 2**30:.1f} GiB. Take a smaller shape or another device."
+        )
+    on_gpu = [torch.device(device)] if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=on_gpu), torch.device(device):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, dtype=kind)
+    model.eval().requires_grad_(False)
+    repair_frequencies(model)
+    check_frequencies(model)
+    return model
+
+
+def _room(device: str) -> int:
+    """Return the bytes that are free on a GPU, or the memory of the machine."""
+    import torch
+
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

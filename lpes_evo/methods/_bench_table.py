@@ -1,0 +1,90 @@
+"""A benchmark of methods as tables for a terminal."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lpes_evo.methods._bench_report import PAPER, BenchReport
+
+if TYPE_CHECKING:
+    from lpes_evo.methods._bench import Ratio
+
+
+def print_bench(report: BenchReport, console: Console) -> None:
+    """Print what methods cost, how fast LPES is beside others, and what the paper reports.
+
+    Args:
+        report: The report.
+        console: Where to print.
+    """
+    facts = report.facts
+    settings = facts["settings"]
+    lines = [
+        f"{facts['model']}: {facts['parameters'] / 1e6:.4g} million weights, {facts['dtype']} on "
+        f"{facts['device_name']}" + (f", threads: {facts['threads']}" if facts["threads"] else ""),
+        f"Prompt of {settings['prompt_tokens']} tokens, then {settings['new_tokens']} more with the cache; medians of "
+        f"{settings['repeats']} pairs with the untouched model.",
+    ]
+    _say(lines, console)
+    console.print(_costs(report))
+    speeds = _speeds(report)
+    if speeds is not None:
+        console.print(speeds)
+    lines = [
+        "Below each value: seconds, seconds of a token or bytes under the method over those of the untouched model, "
+        "median of the pairs [95 % interval].",
+        *["The row baseline is the untouched model against itself: what is noise."]
+        * any(cost.kind == "baseline" for cost in report.costs),
+        f"Time: {facts['time']}. Memory: {facts['memory']}.",
+        *report.notes,
+        *(f"{name} was left out: {reason}" for name, reason in report.left_out.items()),
+    ]
+    _say(lines, console)
+
+
+def _say(lines: list[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _costs(report: BenchReport) -> Table:
+    table = Table(title="Cost", title_justify="left")
+    table.add_column("method", overflow="fold")
+    for column in (
+        "prefill, s",
+        "decode, tokens/s",
+        "peak memory, MiB",
+        "forward\npasses",
+        "attention\npasses",
+    ):
+        table.add_column(column, justify="right")
+    for cost in report.costs:
+        peak = "not known" if cost.peak is None else f"{cost.peak / 2**20:.4g}"
+        table.add_row(
+            escape(cost.name),
+            f"{cost.median('prefill'):.4g}\n{_interval(cost.ratio('prefill'))}",
+            f"{report.new_tokens / cost.median('decode'):.4g}\n{_interval(cost.ratio('decode'))}",
+            peak if cost.peak_ratio is None else f"{peak}\n{_interval(cost.peak_ratio)}",
+            f"{cost.forward_passes:.4g}",
+            str(cost.attention_passes),
+        )
+    return table
+
+
+def _speeds(report: BenchReport) -> Table | None:
+    rows = report.speeds()
+    if not rows:
+        return None
+    table = Table(title="How many times as fast LPES is", title_justify="left")
+    table.add_column("as")
+    for column in ("prefill", "decode", "both together", f"the paper's ({PAPER})"):
+        table.add_column(column, justify="right")
+    for name, reported, found in rows:
+        table.add_row(escape(name), *map(_interval, found.values()), f"{reported:.2f}")
+    return table
+
+
+def _interval(ratio: "Ratio") -> str:
+    return escape(f"{ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
