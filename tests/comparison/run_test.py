@@ -91,17 +91,11 @@ def test_a_model_is_searched_and_measured_on_held_out_examples(tmp_path):
     (tmp_path / "run" / "journals" / "model" / "held-out.jsonl").read_text()
 
 
-def test_another_task_does_not_go_on_with_the_journals(tmp_path):
-    settings = config(arenas=("model",), contestants=(), n_evaluations=8)
-    settings = settings.model_copy(update={"contestants": ("ga",)})
-    run(tmp_path / "run", settings)
-    other = load_config(preset="demo", overrides={"search": SEARCH, "task.options.n_pairs": 9})
-    with pytest.raises(JournalError, match="belong to this run"):
-        run_comparison(
-            settings.model_copy(update={"run": other}),
-            ComparisonFolder(tmp_path / "run"),
-            devices="in-process",
-        )
+def test_a_comparison_of_other_length_does_not_go_on_with_the_journals(finished):
+    path, _ = finished
+    other = config().model_copy(update={"n_evaluations": 26})
+    with pytest.raises(JournalError, match="its evaluations is 20 and this run's is 26"):
+        run_comparison(other, ComparisonFolder(path))
 
 
 def test_the_analytic_arenas_have_a_problem_for_every_seed_that_the_space_can_come_close_to():
