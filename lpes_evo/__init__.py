@@ -10,6 +10,7 @@ transformers nor matplotlib:
 * `lpes_evo.problems`: tasks, scores and fitness.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lpes_evo._lazy import lazy_names
@@ -65,5 +66,9 @@ _MODULES = {
     "patch_rope": "rope",
     "run_search": "run",
 }
+
+# In a clone, Python may find this folder before the installed package; operators and problems lie beside it there.
+if not (Path(__file__).parent / "operators").is_dir():
+    __path__.append(str(Path(__file__).parents[1]))
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -76,7 +76,7 @@ class SearchSettings(Settings):
         if self.n_constants >= self.population_size:
             raise ValueError(
                 f"expected n_constants to be less than population_size = {self.population_size}, "
-                f"but got {self.n_constants}"
+                f"but got {self.n_constants}; set search.n_constants too"
             )
         return self
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.config import RunConfig
+from lpes_evo.config import RunConfig, SearchSettings
 from lpes_evo.job import Job, JobFacts, JobSpec, describe, draw_examples
 from lpes_evo.progress import duration
 from lpes_evo.racing import example_blocks
@@ -21,6 +21,7 @@ class Estimate:
     Attributes:
         load_seconds: Time to load the model.
         n_workers: Workers that share the evaluations.
+        n_at_once: Evaluations that the search can give them at a time.
         evaluation_seconds: Median time of one full evaluation of the search, while all workers are busy.
         spread_seconds: Difference of the slowest and the fastest pilot evaluation.
         evaluation_tokens: Tokens forwarded by one evaluation.
@@ -32,6 +33,7 @@ class Estimate:
 
     load_seconds: float
     n_workers: int
+    n_at_once: int
     evaluation_seconds: float
     spread_seconds: float
     evaluation_tokens: int
@@ -43,7 +45,7 @@ class Estimate:
     def search_seconds(self) -> float:
         """Predicted time of the search without racing, which makes it shorter."""
         gradients = self.evaluation_seconds / self.evaluation_tokens * self.gradient_tokens
-        return self.evaluation_seconds * self.n_evaluations / self.n_workers + gradients
+        return self.evaluation_seconds * self.n_evaluations / self.n_at_once + gradients
 
     @property
     def report_seconds(self) -> float:
@@ -63,7 +65,7 @@ class Estimate:
             f"one evaluation      {self.evaluation_seconds:.2f} s ({self.evaluation_tokens} tokens, "
             f"{speed:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
             f"search              {duration(self.search_seconds)} (at most {self.n_evaluations} full evaluations, "
-            f"{self.n_workers} at a time{self._gradients()})",
+            f"{self.n_at_once} at a time{self._gradients()})",
             f"held-out report     {duration(self.report_seconds)} ({self.report_tokens} tokens)",
             f"total               {duration(self.total_seconds)}",
         ]
@@ -102,6 +104,7 @@ def estimate_run(
     return Estimate(
         load_seconds=load_seconds,
         n_workers=n_workers,
+        n_at_once=min(n_workers, _most_at_once(config.search)),
         evaluation_seconds=float(np.median(seconds)),
         spread_seconds=max(seconds) - min(seconds),
         evaluation_tokens=job.search.n_tokens,
@@ -109,6 +112,10 @@ def estimate_run(
         report_tokens=job.report.n_tokens * n_vectors,
         gradient_tokens=_gradient_tokens(job),
     )
+
+
+def _most_at_once(search: SearchSettings) -> int:
+    return search.in_flight if search.algorithm == "steady-state" else search.offspring_size
 
 
 def _gradient_tokens(job: JobFacts) -> int:

@@ -21,6 +21,8 @@ from lpes_evo.racing import example_blocks, is_worse
 from lpes_evo.scoring import Survey, gradient_block, score_block, survey
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
 
+_GROUPS_OF_A_GENERATION = 8
+
 
 @dataclass
 class Spent:
@@ -54,16 +56,19 @@ class Evaluator:
         space: The space that decodes genomes.
         settings: How scores become fitness values and how candidates are raced; the defaults when ``None``.
         n_candidates: Candidates that share a forward pass; ``None`` for as many as fit. In a steady-state search every
-            candidate has its own, because which of them come together there depends on the workers.
+            candidate has its own, because which of them come together there depends on the workers. As many as fit are
+            at most an eighth of a generation, so that workers find work.
         problem_of: Takes what a worker of the pool holds and returns the problem; it crosses to the workers.
 
     Attributes:
         facts: What the problem is.
+        space: The space that decodes genomes.
         n_candidates: Candidates that share a forward pass.
         spent: What has been spent so far.
 
     Raises:
-        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search.
+        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search; or the
+            problem has another number of layers than the space.
         LpesError: A worker could not read off the problem what must be known of it.
     """
 
@@ -77,10 +82,15 @@ class Evaluator:
         problem_of: Callable[[Any], Problem] | None = None,
     ) -> None:
         self._pool = source if isinstance(source, Pool) else LocalPool(lambda _device: source)
-        self._space = space
+        self.space = space
         self._settings = settings if settings is not None else SearchSettings()
         self._problem_of = problem_of
         self.facts: ProblemFacts = self._pool.call(self._on_problem(ProblemFacts.of))
+        if self.facts.n_layers != space.n_layers:
+            raise ConfigError(
+                f"Expected a space of the {self.facts.n_layers!r} layers of the problem, but got one of "
+                f"{space.n_layers}. Make it with n_layers=problem.n_layers."
+            )
         blocks = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
             if self._settings.racing
@@ -102,7 +112,9 @@ class Evaluator:
         self._plan: Survey = self._pool.call(
             self._on_problem(survey), self._block_ids, self._sample_ids, wanted
         )
-        self.n_candidates = self._plan.n_candidates
+        # A generation is so many groups at least, so that many workers find work; their number itself must not show.
+        most = max(1, self._settings.offspring_size // _GROUPS_OF_A_GENERATION)
+        self.n_candidates = self._plan.n_candidates if wanted else min(self._plan.n_candidates, most)
         self.spent = Spent()
         self._passes: dict[int, Pass] = {}
         self._n_groups = 0
@@ -124,15 +136,24 @@ class Evaluator:
         Args:
             genomes: From one to ``n_candidates`` genomes, which share forward passes; or one `GradientProbe`.
             reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
-            labels: What messages call them.
+            labels: What messages call them, one for each.
 
         Returns:
             The number of the group.
 
         Raises:
-            ConfigError: There are no genomes, or more than share a forward pass.
+            ConfigError: There are no genomes, or more than share a forward pass; or another number of reference scores
+                than examples, or of labels than genomes.
         """
         n = len(genomes)
+        if (reference is not None and len(reference) != len(self._order)) or (
+            labels is not None and len(labels) != n
+        ):
+            raise ConfigError(
+                f"Expected {len(self._order)} reference scores and {n} labels, but got "
+                f"{None if reference is None else len(reference)} and {None if labels is None else len(labels)}. Give "
+                "one score for each example and one label for each genome, or leave them out."
+            )
         if not 1 <= n <= self.n_candidates:
             raise ConfigError(
                 f"Expected from 1 to n_candidates = {self.n_candidates} genomes, which share forward passes, but got "
@@ -149,7 +170,7 @@ class Evaluator:
         group = Group(
             number=number,
             labels=tuple(labels) if labels is not None else tuple(f"candidate {number}" for _ in genomes),
-            scales=self._space.decode(genomes) if probe is None else probe.scales[None],
+            scales=self.space.decode(genomes) if probe is None else probe.scales[None],
             reference=reference if self._settings.racing else None,
             evaluations=[None] * n,
             scores=[[] for _ in genomes],
@@ -325,7 +346,8 @@ def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
 def _n_wanted(n_candidates: int | None, settings: SearchSettings) -> int | None:
     """Return how many candidates shall share a forward pass; ``None`` for as many as fit."""
     is_steady = settings.algorithm == "steady-state"
-    if n_candidates is not None and (n_candidates < 1 or (is_steady and n_candidates > 1)):
+    is_number = n_candidates is None or type(n_candidates) is int
+    if not is_number or (n_candidates is not None and not 1 <= n_candidates <= (1 if is_steady else np.inf)):
         raise ConfigError(
             f"Expected {'n_candidates = 1 in a steady-state search' if is_steady else 'n_candidates of at least 1'}, "
             f"but got {n_candidates!r}. Leave candidates_per_pass out."

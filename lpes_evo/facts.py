@@ -1,7 +1,9 @@
 """What the process that drives a run must know of a problem that lives in its workers."""
 
+from collections import Counter
 from dataclasses import dataclass
 
+from lpes_evo.errors import TaskError
 from lpes_evo.problems import Problem
 
 
@@ -33,8 +35,17 @@ class ProblemFacts:
 
     @classmethod
     def of(cls, problem: Problem) -> "ProblemFacts":
-        """Read the facts off a problem."""
-        return cls(
+        """Read the facts off a problem.
+
+        Raises:
+            TaskError: It is no problem, or what it says of its examples does not fit together.
+        """
+        if not isinstance(problem, Problem):
+            raise TaskError(
+                f"Expected a problem, but got {type(problem).__name__}. "
+                "Derive its class from lpes_evo.problems.Problem."
+            )
+        facts = cls(
             n_layers=problem.n_layers,
             example_ids=tuple(problem.example_ids),
             groups=tuple(problem.groups),
@@ -45,3 +56,24 @@ class ProblemFacts:
             skipped=getattr(problem, "skipped", 0),
             data_hash=getattr(problem, "data_hash", ""),
         )
+        facts._check()
+        return facts
+
+    def _check(self) -> None:
+        n = len(self.example_ids)
+        if not n or len(self.groups) != n or len(self.sources) != n:
+            raise TaskError(
+                f"Expected example_ids, groups and sources of one length of at least 1, but got {n}, "
+                f"{len(self.groups)} and {len(self.sources)}. Keep them as tuples with one entry for each example."
+            )
+        texts = (*self.example_ids, *self.groups, *self.sources)
+        wrong = [text for text in texts if not isinstance(text, str)]
+        if wrong:
+            raise TaskError(
+                f"Expected example_ids, groups and sources to hold text, but got {wrong[0]!r:.80}. Name them by str."
+            )
+        (most, count), *_ = Counter(self.example_ids).most_common(1)
+        if count > 1:
+            raise TaskError(
+                f"Expected every example to have an id of its own, but {count} are called {most!r:.80}. Number them."
+            )

@@ -66,23 +66,26 @@ class RunFolder:
             config: The configuration.
 
         Raises:
-            JournalError: The folder already holds a journal, or cannot be made.
+            JournalError: The folder already holds a journal, cannot be made, or another process works in it.
             StorageError: The configuration cannot be written.
         """
+        self._make()
+        with self.locked():
+            if self.journal.exists():
+                raise JournalError(
+                    f"Expected a new folder, but {self.path} already holds a run. Continue it with "
+                    f"'lpes-evo search --resume {self.path}', or choose another --output."
+                )
+            self.write_config(config)
+
+    def _make(self) -> None:
         try:
-            used = self.journal.exists()
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise JournalError(
                 f"Expected to make the run folder {self.path}, but the system said: {error.strerror}. "
                 "Choose an --output you may write to."
             ) from error
-        if used:
-            raise JournalError(
-                f"Expected a new folder, but {self.path} already holds a run. Continue it with "
-                f"'lpes-evo search --resume {self.path}', or choose another --output."
-            )
-        self.write_config(config)
 
     def write_config(self, config: RunConfig, record: dict[str, Any] | None = None) -> None:
         """Write the configuration, and a record of where the run was made once it is known.

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lpes_evo.errors import EvaluationError, JournalError
+from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
@@ -36,11 +36,17 @@ def drive(
         reporter: Hears how the work goes.
 
     Raises:
+        ConfigError: Search and evaluator have different spaces.
         EvaluationError: ``max_failures`` evaluations failed in a row, in the order in which their genomes were asked
             for, or all of a generation without a survivor.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
+    if search.space != evaluator.space:
+        raise ConfigError(
+            f"Expected search and evaluator to have one space, but got {search.space} and {evaluator.space}. Make both "
+            "with the same one."
+        )
     _Drive(search, evaluator, journal, reporter if reporter is not None else Reporter()).run()
 
 
@@ -171,10 +177,14 @@ class _Drive:
                 number = 0 if self._journal is None else len(self._journal)
                 self._keep(entry, f"failed {number}: {entry.genome.key}")
         traceback = (last.evaluation.error if last.evaluation is not None else None) or ""
-        reason = "".join(traceback.strip().splitlines()[-1:]).rstrip(".")
+        where = (
+            f"Its traceback:\n{traceback.strip()}"
+            if self._journal is None
+            else "Their tracebacks are in the journal; mend the cause and go on with --resume."
+        )
         raise EvaluationError(
-            f"Expected evaluations to succeed, but {n_in_a_row} in a row failed, the last with: {reason}. Their "
-            "tracebacks are in the journal; mend the cause and go on with --resume."
+            f"Expected evaluations to succeed, but {n_in_a_row} in a row failed, the last with: "
+            f"{_reason(traceback)}. {where}"
         )
 
     def _keep(self, entry: _Entry, key: str) -> None:
@@ -193,6 +203,16 @@ class _Drive:
             raise JournalError(
                 f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
                 f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
+            )
+        n_examples = len(self._evaluator.facts.example_ids)
+        if evaluation.status == "ok":
+            fits = len(evaluation.scores) == n_examples
+        else:
+            fits = all(number < n_examples for number in evaluation.scored)
+        if not fits:
+            raise JournalError(
+                f"Expected scores of the {n_examples} examples under key {record['key']!r} in {self._journal.path}, "
+                "but got others. The journal was edited; restore it or start a new run."
             )
         return evaluation
 
@@ -216,6 +236,13 @@ def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
         raise JournalError(
             f"In {path}, key {record['key']}: {error} Restore the journal or start a new run."
         ) from error
+
+
+def _reason(traceback: str) -> str:
+    """Return the line of a traceback that names the exception; its text can have more lines."""
+    *_, last = traceback.strip().split("Traceback (most recent call last):\n")
+    named = [line for line in last.splitlines() if line and not line.startswith(" ")]
+    return "".join(named[:1]).rstrip(".")
 
 
 def _points(genome: Sequence[tuple[float, float]]) -> list[list[float]]:

@@ -172,7 +172,10 @@ def _resolve_device(device: str) -> str:
         raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r}.")
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= n_devices:
-        raise ModelError(f"Expected one of the {n_devices} CUDA devices that torch sees, but got {device!r}.")
+        raise ModelError(
+            f"Expected one of the {n_devices} CUDA devices that torch sees, but got {device!r}. Choose one of them or "
+            "cpu; check CUDA_VISIBLE_DEVICES and the build of torch."
+        )
     return f"cuda:{int(number or 0)}"
 
 
@@ -215,8 +218,8 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
         missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
         if missing:
             raise ModelError(
-                f"Reading {path.name} needs {' and '.join(missing)}, not installed here. Run: pip install "
-                "'lpes-evo[gguf]'"
+                f"Reading {path.name} needs {' and '.join(missing)}, not installed here. Run in the clone: "
+                "pip install '.[gguf]'"
             )
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
     if name and is_folder:

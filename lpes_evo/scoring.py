@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.errors import EvaluationError
+from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems import Problem
 
 _Value = TypeVar("_Value")
@@ -61,12 +61,22 @@ def survey(
 
     Returns:
         What the evaluator needs.
+
+    Raises:
+        TaskError: The problem gives a number of candidates that is no positive integer.
     """
+    if n_candidates is None:
+        fitting = [problem.n_candidates_that_fit(block) for block in blocks]
+        wrong = [number for number in fitting if not isinstance(number, int) or number < 1]
+        if wrong:
+            raise TaskError(
+                "Expected n_candidates_that_fit of the problem to return a whole number of at least 1, but got "
+                f"{wrong[0]!r}. Return 1 where candidates share no forward pass."
+            )
+        n_candidates = min(fitting)
     return Survey(
         block_tokens=tuple(map(problem.n_tokens_of, blocks)),
-        n_candidates=min(map(problem.n_candidates_that_fit, blocks))
-        if n_candidates is None
-        else n_candidates,
+        n_candidates=n_candidates,
         is_exact=problem.is_exact,
         gradient_tokens=tuple(problem.gradient_cost * problem.n_tokens_of(sample) for sample in samples),
     )

@@ -203,5 +203,5 @@ def _package(name: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"Expected the package {name!r} of the extra [compare], but it cannot be imported: {error}. "
-            "Install it with: pip install 'lpes-evo[compare]', or leave its optimiser out."
+            "Install it in the clone with: pip install '.[compare]', or leave its optimiser out."
         ) from error

@@ -40,7 +40,7 @@ def optional_module(name: str, purpose: str) -> Any:
     except ImportError as error:
         raise TaskError(
             f"Expected the package {name} to {purpose}, but it is not installed. "
-            "Install it with: pip install 'lpes-evo[eval]'"
+            "Install it in the clone with: pip install '.[eval]'"
         ) from error
 
 

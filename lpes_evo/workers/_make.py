@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from lpes_evo.errors import ConfigError
 from lpes_evo.workers._devices import parse_devices
 from lpes_evo.workers._local import LocalPool
 from lpes_evo.workers._pool import Pool
@@ -34,7 +35,7 @@ def make_pool(
         The pool.
 
     Raises:
-        ConfigError: The devices are not valid.
+        ConfigError: The devices are not valid, or a limit is set where there is no worker process.
         LpesError: The target cannot be made.
     """
     pool: Pool
@@ -43,6 +44,11 @@ def make_pool(
 
         pool = RayPool(ray_address, spec, devices=devices, work_limit=work_limit, on_event=on_event)
     elif devices == IN_PROCESS:
+        if work_limit is not None:
+            raise ConfigError(
+                f"Expected no limit of time in this process, which cannot stop its own work, but got {work_limit!r}. "
+                "Leave it out, or use worker processes such as --devices cpu."
+            )
         pool = LocalPool(spec)
     else:
         pool = DevicePool(parse_devices(devices), spec, work_limit=work_limit, on_event=on_event)

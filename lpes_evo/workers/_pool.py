@@ -288,7 +288,8 @@ def perform(
     start = time.perf_counter()
     try:
         value = function(*arguments) if target is NO_TARGET else function(target, *arguments)
-    except Exception as error:  # one bad candidate must not end a search of hours
+    # One bad candidate must not end a search of hours, and work that exits has only failed.
+    except (Exception, SystemExit, GeneratorExit) as error:
         return None, Failure.of(error), time.perf_counter() - start
     return value, None, time.perf_counter() - start
 

@@ -43,7 +43,7 @@ def import_ray() -> Any:
     except ImportError as error:
         raise ConfigError(
             "Expected Ray to be installed for workers on a Ray cluster, but it is not. "
-            "Run: pip install 'lpes-evo[ray]'"
+            "Run in the clone: pip install '.[ray]'"
         ) from error
     return ray
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from sheet import N_LAYERS, Sheet
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import ConfigError
+from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.loop import drive
@@ -28,8 +28,10 @@ from lpes_evo.workers import LocalPool, Usage
 from tests.conftest import build_llama
 
 N_TEXTS = 8
-SETTINGS = SearchSettings(race_block=2, race_level=0.05)
-PLAIN = SearchSettings(racing=False)
+N_EXAMPLES = 3 * N_TEXTS
+# Offspring enough for every size of group that is tried here.
+SETTINGS = SearchSettings(race_block=2, race_level=0.05, offspring_size=160)
+PLAIN = SearchSettings(racing=False, offspring_size=160)
 SPACE = CurveSpace(N_LAYERS, y_min=0.5, y_max=1.5, y_step=0.05, max_delta=0.5)
 
 
@@ -495,3 +497,65 @@ def test_another_runtime_error_is_no_want_of_memory():
     found, _ = evaluated(hungry, [1], PLAIN)
     assert found[0].status == "failed"
     assert set(hungry.trace["batches"]) == {8}
+
+
+class Odd(Sheet):
+    """Says of itself what it is told to."""
+
+    def __init__(self, **says):
+        super().__init__()
+        self.says = says
+
+    def __getattribute__(self, name):
+        says = object.__getattribute__(self, "__dict__").get("says", {})
+        return says[name] if name in says else super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("says", "error", "message"),
+    [
+        ({"n_layers": N_LAYERS + 1}, ConfigError, rf"^Expected a space of the {N_LAYERS + 1} layers"),
+        ({"n_layers": None}, ConfigError, r"^Expected a space of the None layers"),
+        ({"example_ids": ()}, TaskError, r"of one length of at least 1, but got 0"),
+        ({"groups": ("begin",)}, TaskError, r"^Expected example_ids, groups and sources of one length"),
+        ({"groups": (None,) * N_EXAMPLES}, TaskError, r"to hold text, but got None"),
+        ({"example_ids": ("a",) * N_EXAMPLES}, TaskError, rf"but {N_EXAMPLES} are called 'a'"),
+        ({"n_candidates_that_fit": lambda _ids: -1}, TaskError, r"at least 1, but got -1"),
+        ({"n_candidates_that_fit": lambda _ids: 2.5}, TaskError, r"at least 1, but got 2\.5"),
+    ],
+)
+@pytest.mark.parametrize("settings", [SETTINGS, PLAIN])
+def test_a_problem_that_contradicts_itself_or_the_space_is_refused_before_any_work(
+    says, error, message, settings
+):
+    with pytest.raises(error, match=message):
+        Evaluator(Odd(**says), SPACE, settings)
+
+
+@pytest.mark.parametrize("source", [5, print, object()])
+def test_what_is_no_problem_is_refused(source):
+    with pytest.raises(TaskError, match=r"^Expected a problem, but got .* lpes_evo\.problems\.Problem"):
+        Evaluator(source, SPACE)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5, "2", True])
+def test_a_number_of_candidates_that_is_none_is_refused(number):
+    with pytest.raises(ConfigError, match=r"^Expected n_candidates of at least 1, but got"):
+        Evaluator(Sheet(), SPACE, n_candidates=number)
+
+
+def test_a_generation_is_several_groups_however_many_candidates_fit():
+    class Roomy(Sheet):
+        def n_candidates_that_fit(self, example_ids):
+            return 100
+
+    assert Evaluator(Roomy(), SPACE, SearchSettings(offspring_size=32)).n_candidates == 4
+    assert Evaluator(Roomy(), SPACE, SearchSettings(offspring_size=3)).n_candidates == 1
+    assert Evaluator(Roomy(), SPACE, SearchSettings(offspring_size=3), n_candidates=50).n_candidates == 50
+
+
+@pytest.mark.parametrize("given", [{"reference": (1.0,)}, {"labels": ("a", "b")}])
+def test_a_reference_or_labels_of_another_length_are_refused(given):
+    evaluator = Evaluator(Sheet(), SPACE, SETTINGS)
+    with pytest.raises(ConfigError, match=rf"^Expected {N_EXAMPLES} reference scores and 1 labels"):
+        evaluator.submit(genomes(1), **given)

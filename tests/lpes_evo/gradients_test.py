@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from sheet import N_LAYERS, Sheet
+from sheet import N_LAYERS, Sheet, Sloped
 
 from lpes_evo._ascent import Ascent, variation_slope
 from lpes_evo.config import RunConfig, SearchSettings, load_config
@@ -33,20 +33,6 @@ KINDS = {
     "mutation": GA | {"gradient_mutation": 0.5},
     "both": GA | {"gradient_seeds": 1, "gradient_mutation": 0.5, "racing": False},
 }
-
-
-class Sloped(Sheet):
-    """A sheet that knows its gradients, and notes where it was asked for them."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.probes = []
-
-    def gradient(self, scales, example_ids=None, weights=None):
-        self.probes.append((np.array(scales), tuple(example_ids)))
-        chosen = [self.example_ids.index(name) for name in example_ids]
-        slopes = -2 * (scales - self.targets[chosen]) / N_LAYERS
-        return self.score(scales, example_ids), weights @ slopes
 
 
 def settings_of(kind, **changes):

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,15 @@ def test_every_public_name_can_be_imported():
     assert set(lpes_evo.__all__) <= set(dir(lpes_evo))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = lpes_evo.nothing
+
+
+def test_in_a_clone_the_folder_that_hides_the_installed_package_has_all_of_it():
+    clone = Path(__file__).parents[2]
+    script = "import lpes_evo, lpes_evo.operators, lpes_evo.problems\n"
+    script += "print(lpes_evo.__file__)\nprint(lpes_evo.operators.__file__)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=clone
+    )
+    package, operators = map(Path, result.stdout.split())
+    assert package.parent == clone / "lpes_evo"
+    assert operators.parent == clone / "operators"

@@ -16,7 +16,7 @@ import pytest
 from sheet import N_LAYERS, Faulty, Log, Sheet, name_of
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import EvaluationError
+from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.loop import drive
@@ -38,6 +38,9 @@ def settings_of(algorithm="ga", **changes):
 def searched(source, settings, path=None, seed=3, **options):
     """Run a search and return all that it found, its history as bytes, and its journal without times and order."""
     search = Search(SPACE, settings, seed=seed, n_objectives=3 if settings.algorithm == "nsga2" else 1)
+    if settings.algorithm != "steady-state" and getattr(source, "n_fit", 2) == 2:
+        # As many as fit would be one alone in generations this small.
+        options = {"n_candidates": 2} | options
     evaluator = Evaluator(source, SPACE, settings, **options)
     if path is None:
         drive(search, evaluator)
@@ -223,9 +226,10 @@ MESSAGES = {"raise": "(?s)^Traceback.*RuntimeError: out of luck", "shape": "shap
 def test_a_failed_evaluation_is_recorded_and_never_selected(bad, algorithm, tmp_path):
     # A6 and A13
     settings = settings_of(algorithm, max_failures=20)
+    n_candidates = None if algorithm == "steady-state" else 2
     search = Search(SPACE, settings, seed=3)
     with Journal(tmp_path / "journal.jsonl", {}) as journal:
-        drive(search, Evaluator(Faulty(bad, n_fit=2), SPACE, settings), journal)
+        drive(search, Evaluator(Faulty(bad, n_fit=2), SPACE, settings, n_candidates=n_candidates), journal)
         kept = [record for record in journal if record["status"] == "failed"]
     failed = [evaluation for evaluation in search.evaluations() if evaluation.status == "failed"]
     assert len(failed) == len(kept) > 2
@@ -392,3 +396,43 @@ def test_two_searches_in_one_process_keep_their_directions():
     smaller.fitness.values, larger.fitness.values = (1.0,), (2.0,)
     assert smaller.fitness > larger.fitness
     assert best.fitness > worst.fitness
+
+
+def test_without_a_journal_failures_that_stop_a_search_show_their_traceback():
+    class Boom(Sheet):
+        def score(self, scales, example_ids=None):
+            raise ValueError("boom\n  and more\nsecond line")
+
+    message = (
+        r"in a row failed, the last with: ValueError: boom\. Its traceback:\nTraceback(.|\n)*second line$"
+    )
+    with pytest.raises(EvaluationError, match=message) as caught:
+        searched(Boom(), PLAIN)
+    assert "--resume" not in str(caught.value)
+
+
+def test_search_and_evaluator_must_have_one_space():
+    other = dataclasses.replace(SPACE, y_max=1.4)
+    with pytest.raises(ConfigError, match=r"^Expected search and evaluator to have one space"):
+        drive(Search(other, PLAIN), Evaluator(Sheet(), SPACE, PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [("raced", {"scored": [99]}), ("ok", {"scores": [0.0]}), ("ok", {"scores": []})],
+)
+def test_a_journal_with_scores_of_other_examples_is_refused(tmp_path, status, change):
+    settings, path = settings_of(race_level=0.2), tmp_path / "journal.jsonl"
+    searched(Sheet(), settings, path)
+    with Journal(path, {}) as journal:
+        kept = list(journal)
+    chosen = next(record for record in kept if record["status"] == status)
+    if "scored" in change:
+        change = {"scored": change["scored"] + chosen["scored"][1:]}
+    edited = tmp_path / "edited.jsonl"
+    with Journal(edited, {}) as journal:
+        for record in kept:
+            values = record | (change if record is chosen else {})
+            journal.append(values.pop("key"), values)
+    with pytest.raises(JournalError, match=rf"{re.escape(chosen['key'])}.*restore it or start a new run"):
+        searched(Sheet(), settings, edited)

@@ -252,7 +252,7 @@ def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
     path.touch()
     monkeypatch.setitem(sys.modules, "gguf", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "gguf" else object())
-    with pytest.raises(ModelError, match=r"needs gguf, .* pip install 'lpes-evo\[gguf\]'"):
+    with pytest.raises(ModelError, match=r"needs gguf, .* pip install '\.\[gguf\]'"):
         load_model(path)
 
 

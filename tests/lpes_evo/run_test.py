@@ -4,10 +4,12 @@ import io
 import json
 
 import numpy as np
+import pytest
 import torch
 from rich.console import Console
 
 from lpes_evo.config import load_config
+from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.folder import RunFolder
 from lpes_evo.problems import ModelProblem
 from lpes_evo.progress import PlainReporter
@@ -66,3 +68,19 @@ def test_a_run_that_ran_out_of_memory_says_which_scores_are_from_smaller_batches
     again = run_search(config, folder, devices="in-process").summary
     assert {**again, "command": ""} == {**result.summary, "command": ""}
     assert folder.journal.read_bytes() == before
+
+
+def test_a_folder_that_another_process_works_in_keeps_its_configuration(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(load_config(preset="demo", overrides=SMALL))
+    before = folder.config.read_bytes()
+    with folder.locked(), pytest.raises(JournalError, match=r"alone, but another process works in it"):
+        RunFolder(folder.path).create(load_config(preset="demo", overrides=SMALL | {"seed": 7}))
+    assert folder.config.read_bytes() == before
+
+
+def test_a_limit_of_time_is_refused_where_no_worker_can_be_stopped(tmp_path):
+    config, folder = load_config(preset="demo", overrides=SMALL), RunFolder(tmp_path / "run")
+    folder.create(config)
+    with pytest.raises(ConfigError, match=r"^Expected no limit of time in this process"):
+        run_search(config, folder, devices="in-process", work_limit=5.0)

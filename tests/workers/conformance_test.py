@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -272,3 +273,11 @@ def test_workers_that_are_not_this_process_say_what_cannot_cross(make_pool):
         assert pool.map(abs, [-1]) == [1]
     with pytest.raises(ConfigError, match=r"^Expected the spec of the pool to be something that can cross"):
         make_pool(lambda _device, numbers=(number for number in range(3)): numbers)
+
+
+def test_work_that_exits_has_failed_with_its_traceback(pool):
+    ticket = pool.submit(lambda _target: sys.exit(3))
+    completion = pool.wait()
+    assert completion.ticket == ticket
+    assert "SystemExit: 3" in completion.failure.traceback
+    assert pool.call(lambda _target: 5) == 5

@@ -332,7 +332,7 @@ def test_without_ray_the_error_says_how_to_install_it(tmp_path):
         text=True,
         cwd=tmp_path,
     )
-    assert result.stdout.endswith("Run: pip install 'lpes-evo[ray]'\n")
+    assert result.stdout.endswith("Run in the clone: pip install '.[ray]'\n")
     assert result.stderr == ""
 
 

@@ -55,6 +55,6 @@ def require_harness() -> None:
     ]
     if missing:
         raise ConfigError(
-            f"Tasks of lm-evaluation-harness need {' and '.join(missing)}, not installed here. Run: pip install "
-            "'lpes-evo[eval]'"
+            f"Tasks of lm-evaluation-harness need {' and '.join(missing)}, not installed here. Run in the clone: "
+            "pip install '.[eval]'"
         )
