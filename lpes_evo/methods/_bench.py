@@ -305,7 +305,7 @@ class _Work:
             result = work()
             return result, time.perf_counter() - start
         with torch.cuda.device(self._device):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
             begin.record()
             result = work()
