@@ -189,16 +189,7 @@ def test_the_command_prints_and_saves_what_it_measured(tmp_path: Path) -> None:
                     "--output", "bench.json", cwd=tmp_path, check=0).stdout  # fmt: skip
     found = json.loads((tmp_path / "bench.json").read_text())
     names = [method["name"] for method in found["methods"]]
-    assert names == [
-        "baseline",
-        "lpes",
-        "pi:1.5",
-        "ntk:2:original=12",
-        "yarn:4",
-        "attention-buckets",
-        "ms-poe",
-        "moice",
-    ]
+    assert names == ["baseline", "lpes", "ms-poe", "moice"]
     assert not found["left_out"]
     assert all(name in said for name in names)
     by_name = {method["name"]: method for method in found["methods"]}

@@ -32,7 +32,7 @@ def test_streams_weigh_by_the_softmax_of_their_largest_logits() -> None:
 def test_groups_of_any_size_give_the_same(llama: Any, combine: str) -> None:
     with AttentionBuckets(combine=combine).apply(llama):
         at_once, steps = logits(llama), decoded(llama)
-    for group in (4, 2, 1):
+    for group in (4, 1):
         with AttentionBuckets(combine=combine, group=group).apply(llama):
             assert close(logits(llama), at_once)
             assert close(decoded(llama), steps)

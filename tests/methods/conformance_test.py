@@ -9,7 +9,7 @@ from method_promises import CASES, PROMISES, model_of
 from rope_families import CONFIG_MAPPING
 
 FAMILIES = ["llama", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt_neox", "smollm3"]
-FEWER = ["llama", "mistral", "gemma3_text"]
+FEWER = ["mistral", "gemma3_text"]
 
 
 @lru_cache(maxsize=1)

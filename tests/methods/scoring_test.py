@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from method_promises import CASES, IDS, SCALES, SHORT, model_of
+from typer.testing import CliRunner
 
+from lpes_evo.cli import app
 from lpes_evo.errors import ConfigError
 from lpes_evo.evals import make_arms
 from lpes_evo.methods import score_row_by_row
@@ -76,7 +78,9 @@ COMMAND = ["eval", "tiny", "--tasks", "recall:64", "--positions", "0,1", "--limi
            "--devices", "in-process"]  # fmt: skip
 
 
-def test_routers_are_trained_and_compared_from_the_command_line(tmp_path: Path) -> None:
+def test_routers_are_trained_and_compared_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     letters = "abcdefghij"
     lines = [{"text": letters[n:] + letters[:n]} for n in range(6)] + [{"prompt": "ab", "answer": "ba"}]
     (tmp_path / "data.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
@@ -85,9 +89,9 @@ def test_routers_are_trained_and_compared_from_the_command_line(tmp_path: Path) 
     said = lpes_evo(*train, cwd=tmp_path, check=0).stdout
     assert "step 1 of 1: loss" in said
     assert "use them with --methods moice:routers" in said
-    again = lpes_evo(*train, cwd=tmp_path)
-    assert again.returncode == 2
-    assert "Expected a new file for the routers, but routers exists" in again.stderr
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="Expected a new file for the routers, but routers exists"):
+        CliRunner().invoke(app, train, catch_exceptions=False)
     methods = "baseline,ntk:2:original=32,attention-buckets:group=3,ms-poe,moice:routers"
     said = lpes_evo(*COMMAND, "--methods", methods, "--output", "run", cwd=tmp_path, check=0).stdout
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -97,9 +101,8 @@ def test_routers_are_trained_and_compared_from_the_command_line(tmp_path: Path) 
     assert all(arm["overall"]["n"] == 4 for arm in results["tasks"][0]["arms"].values())
     for method in methods.split(",")[1:]:
         assert method in said
-    wrong = lpes_evo(*COMMAND, "--methods", "pi", "--output", "wrong", cwd=tmp_path)
-    assert wrong.returncode == 2
-    assert wrong.stderr.startswith("Error: Expected pi with its factor")
+    with pytest.raises(ConfigError, match="^Expected pi with its factor"):
+        CliRunner().invoke(app, [*COMMAND, "--methods", "pi", "--output", "wrong"], catch_exceptions=False)
     assert not (tmp_path / "wrong").exists()
 
 
