@@ -6,13 +6,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml $(shell find lpes_evo operators problems -type f -not -name '*.pyc')
 OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 
-.PHONY: demo test test-oldest lint types notebooks check clean
+.PHONY: demo test test-ray test-oldest lint types notebooks check clean
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
 	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
 
 test: $(VENV)/installed-dev  ## run the tests on the installed package
 	$(BIN)/pytest -n 2 --dist loadfile  # many tests wait for processes that they start
+
+test-ray: $(VENV)/installed-dev  ## run the tests that start Ray clusters, which need a machine with time for them
+	LPES_EVO_RAY=1 $(BIN)/pytest tests/workers/ray_test.py tests/workers/conformance_test.py
 
 test-oldest: $(VENV)/installed-dev  ## run the tests of the patch on the oldest supported transformers
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
