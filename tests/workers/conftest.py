@@ -95,7 +95,7 @@ def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
     """A cluster of two machines, which this process is no part of yet."""
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     if os.environ.get("LPES_EVO_RAY") != "1":
-        pytest.skip("tests that start a Ray cluster take minutes and run by make test-ray")
+        pytest.skip("tests that start a Ray cluster take minutes and are run by make test-ray")
     from ray._private import services
     from ray.cluster_utils import Cluster
 

@@ -387,7 +387,7 @@ def start_local(folder):
 
 @pytest.mark.skipif(
     os.environ.get("LPES_EVO_RAY") != "1",
-    reason="tests that start a Ray cluster take minutes and run by make test-ray",
+    reason="tests that start a Ray cluster take minutes and are run by make test-ray",
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_actor_of_a_local_cluster_outlives_its_program(tmp_path, gone, number):
