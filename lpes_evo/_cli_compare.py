@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lpes_evo._consoles import console, error_console
-from lpes_evo.errors import ConfigError, StorageError
+from lpes_evo._files import make_folder
+from lpes_evo.errors import ConfigError
 
 ArenasOption = Annotated[
     str | None,
@@ -111,12 +112,7 @@ def convergence(
             f"{trace.tokens[-1]:.0f} tokens, {trace.seconds[-1]:.1f} s of the workers"
         )
     folder = output if output is not None else runs[0]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"Expected to make the folder {folder}, but the system said: {error.strerror}. Choose another --output."
-        ) from error
+    make_folder(folder)
     for file in draw_runs(found, folder):
         _say(f"  {file}")
 

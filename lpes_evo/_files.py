@@ -39,6 +39,21 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         ) from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"Expected to make the folder {path}, but the system said: {error.strerror}. "
+            "Choose an --output you may write to."
+        ) from error
+
+
 def _umask() -> int:
     """Return the umask of the process, which can only be read by setting it."""
     mask = os.umask(0o077)

@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its configuration and its lock."""
+"""Folders that work is done in: their lock, and the files of a run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,20 +9,78 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from lpes_evo._files import write_atomic
+from lpes_evo._files import make_folder, write_atomic
 from lpes_evo.config import RunConfig, load_config
 from lpes_evo.errors import JournalError, StorageError
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """The files of a run.
+class WorkFolder:
+    """A folder that one process at a time works in.
 
     Attributes:
         path: The folder.
     """
 
     path: Path
+
+    @contextmanager
+    def claimed(self, *in_use: Path, used: str, resume: str) -> Iterator[None]:
+        """Make the folder for new work, and keep others out while its first files are written.
+
+        Args:
+            in_use: Files of which none may be there.
+            used: What the message says of a folder where one is.
+            resume: The command that goes on in such a folder.
+
+        Raises:
+            JournalError: The folder holds one of these files, cannot be made, or another process works in it.
+        """
+        try:
+            make_folder(self.path)
+        except StorageError as error:
+            raise JournalError(str(error)) from error
+        with self.locked():
+            if any(file.exists() for file in in_use):
+                raise JournalError(
+                    f"Expected a new folder, but {self.path} {used}. Continue it with '{resume} {self.path}', or "
+                    "choose another --output."
+                )
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process out of the folder for the length of a block.
+
+        Raises:
+            JournalError: Another process works in the folder.
+            StorageError: The folder cannot be written.
+        """
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise JournalError(
+                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
+                "Choose a folder you may write to."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+@dataclass(frozen=True)
+class RunFolder(WorkFolder):
+    """The files of a run.
+
+    Attributes:
+        path: The folder.
+    """
 
     @property
     def config(self) -> Path:
@@ -69,23 +127,8 @@ class RunFolder:
             JournalError: The folder already holds a journal, cannot be made, or another process works in it.
             StorageError: The configuration cannot be written.
         """
-        self._make()
-        with self.locked():
-            if self.journal.exists():
-                raise JournalError(
-                    f"Expected a new folder, but {self.path} already holds a run. Continue it with "
-                    f"'lpes-evo search --resume {self.path}', or choose another --output."
-                )
+        with self.claimed(self.journal, used="already holds a run", resume="lpes-evo search --resume"):
             self.write_config(config)
-
-    def _make(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(
-                f"Expected to make the run folder {self.path}, but the system said: {error.strerror}. "
-                "Choose an --output you may write to."
-            ) from error
 
     def write_config(self, config: RunConfig, record: dict[str, Any] | None = None) -> None:
         """Write the configuration, and a record of where the run was made once it is known.
@@ -108,28 +151,3 @@ class RunFolder:
                 f"Expected a run folder with config.yaml, but {self.path} has none. Check the path."
             )
         return load_config(file=self.config)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep every other process out of the folder for the length of a block.
-
-        Raises:
-            JournalError: Another process works in the folder.
-            StorageError: The folder cannot be written.
-        """
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise JournalError(
-                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
-            ) from error
-        except OSError as error:
-            raise StorageError(
-                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
-                "Choose a folder you may write to."
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()

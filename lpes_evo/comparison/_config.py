@@ -13,7 +13,7 @@ from lpes_evo.comparison._arenas import arena_names
 from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE
 from lpes_evo.config import RunConfig, SearchSettings
 from lpes_evo.errors import JournalError
-from lpes_evo.folder import RunFolder
+from lpes_evo.folder import RunFolder, WorkFolder
 
 
 class ComparisonConfig(Settings):
@@ -69,14 +69,12 @@ def _check_names(what: str, names: tuple[str, ...], known: Any) -> None:
 
 
 @dataclass(frozen=True)
-class ComparisonFolder:
+class ComparisonFolder(WorkFolder):
     """The files of a comparison.
 
     Attributes:
         path: The folder.
     """
-
-    path: Path
 
     @property
     def config(self) -> Path:
@@ -109,23 +107,13 @@ class ComparisonFolder:
         """Make the folder for a new comparison and write its configuration.
 
         Raises:
-            JournalError: The folder already holds a comparison or a run, or cannot be made.
+            JournalError: The folder already holds a comparison or a run, cannot be made, or another process works in
+                it.
             StorageError: The configuration cannot be written.
         """
-        try:
-            used = self.config.exists() or RunFolder(self.path).journal.exists()
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(
-                f"Expected to make the folder {self.path}, but the system said: {error.strerror}. "
-                "Choose an --output you may write to."
-            ) from error
-        if used:
-            raise JournalError(
-                f"Expected a new folder, but {self.path} is in use. Continue a comparison with "
-                f"'lpes-evo {config.kind} --resume {self.path}', or choose another --output."
-            )
-        write_atomic(self.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        in_use = (self.config, RunFolder(self.path).journal)
+        with self.claimed(*in_use, used="is in use", resume=f"lpes-evo {config.kind} --resume"):
+            write_atomic(self.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def load_config(self) -> ComparisonConfig:
         """Return the configuration of the comparison in this folder.

@@ -23,7 +23,6 @@ from lpes_evo.comparison._standings import standings
 from lpes_evo.comparison._tables import to_markdown
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, StorageError
-from lpes_evo.folder import RunFolder
 from lpes_evo.job import JobSpec
 from lpes_evo.journal import Journal
 from lpes_evo.loop import drive
@@ -62,7 +61,7 @@ def run_comparison(
     reporter = reporter if reporter is not None else Reporter()
     # A missing package or a contestant that does not fit is told before any work.
     planned = {name: _contestants(config, ANALYTIC[name]) for name in config.arenas if name != MODEL}
-    with RunFolder(folder.path).locked(), ExitStack() as stack:
+    with folder.locked(), ExitStack() as stack:
         results: dict[str, Any] = {
             "format": _FORMAT,
             "version": 1,

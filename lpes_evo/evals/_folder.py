@@ -1,7 +1,6 @@
-"""The folder of an evaluation: its files, its configuration and its lock."""
+"""The folder of an evaluation: its files and its configuration."""
 
 import hashlib
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,18 @@ import yaml
 from lpes_evo._files import write_atomic
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.folder import RunFolder
+from lpes_evo.folder import RunFolder, WorkFolder
 
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
-class EvalFolder:
+class EvalFolder(WorkFolder):
     """The files of an evaluation.
 
     Attributes:
         path: The folder.
     """
-
-    path: Path
 
     @property
     def config(self) -> Path:
@@ -71,23 +68,13 @@ class EvalFolder:
             config: The configuration.
 
         Raises:
-            JournalError: The folder already holds a run or an evaluation, or cannot be made.
+            JournalError: The folder already holds a run or an evaluation, cannot be made, or another process works in
+                it.
             StorageError: The configuration cannot be written.
         """
-        try:
-            used = self.answers.exists() or RunFolder(self.path).journal.exists()
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(
-                f"Expected to make the folder {self.path}, but the system said: {error.strerror}. "
-                "Choose an --output you may write to."
-            ) from error
-        if used:
-            raise JournalError(
-                f"Expected a new folder, but {self.path} is in use already. Continue an evaluation with "
-                f"'lpes-evo eval --resume {self.path}', or choose another --output."
-            )
-        self.write_config(config)
+        in_use = (self.answers, RunFolder(self.path).journal)
+        with self.claimed(*in_use, used="is in use already", resume="lpes-evo eval --resume"):
+            self.write_config(config)
 
     def write_config(self, config: EvalConfig, record: dict[str, Any] | None = None) -> None:
         """Write the configuration, and a record of where the evaluation was made once it is known.
@@ -123,12 +110,3 @@ class EvalFolder:
                 "not. Name a folder that 'lpes-evo eval' made."
             )
         return EvalConfig(**settings)
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process out of the folder for the length of a block.
-
-        Raises:
-            JournalError: Another process works in the folder.
-            StorageError: The folder cannot be written.
-        """
-        return RunFolder(self.path).locked()

@@ -531,6 +531,15 @@ def test_data_that_changed_after_an_evaluation_are_not_compared(tmp_path, tasks_
         compare_evaluations(*folders)
 
 
+def test_a_folder_that_another_process_works_in_keeps_its_configuration(tmp_path):
+    folder = EvalFolder(tmp_path / "evaluation")
+    folder.create(configured("recall:20"))
+    before = folder.config.read_bytes()
+    with folder.locked(), pytest.raises(JournalError, match=r"alone, but another process works in it"):
+        EvalFolder(folder.path).create(configured("recall:30"))
+    assert folder.config.read_bytes() == before
+
+
 def test_a_folder_with_another_evaluation_or_a_search_is_not_overwritten(tmp_path):
     (tmp_path / "answers.jsonl").write_text("")
     with pytest.raises(JournalError, match="is in use already"):
