@@ -84,16 +84,16 @@ class Surrogate:
         self._centre = float(np.median(values))
         known = values[self._uncertain == 0]
         self._best = float(known.max() if len(known) else values.max())
-        self._residual = values - self._centre
-        spread = float(np.mean(self._residual**2))
+        residual = values - self._centre
+        spread = float(np.mean(residual**2))
         squared = _squared_distances(self._points, self._points)
         best_evidence = -np.inf
         for length, height, noise in itertools.product(_LENGTHS, _HEIGHTS, _NOISES) if spread > 0 else ():
             kernel = height * spread * np.exp(-squared / (2 * length**2))
             kernel[np.diag_indices_from(kernel)] += noise * spread + self._uncertain
             factor = cho_factor(kernel, lower=True)
-            weights = cho_solve(factor, self._residual)
-            evidence = float(-0.5 * self._residual @ weights - np.log(np.diag(factor[0])).sum())
+            weights = cho_solve(factor, residual)
+            evidence = float(-0.5 * residual @ weights - np.log(np.diag(factor[0])).sum())
             if evidence > best_evidence:
                 best_evidence = evidence
                 self._length, self._height, self._noise = length, height * spread, noise * spread
@@ -116,13 +116,12 @@ class Surrogate:
         points = np.log(curves)
         predicted = self._kernel(points, self._points) @ self._weights
         there._points = np.concatenate([self._points, points])
-        there._residual = np.concatenate([self._residual, predicted])
-        there._uncertain = np.concatenate([self._uncertain, np.zeros(len(curves))])
         there._best = max(self._best, self._centre + float(predicted.max()))
         kernel = self._kernel(there._points, there._points)
-        kernel[np.diag_indices_from(kernel)] += self._noise + there._uncertain
+        kernel[np.diag_indices_from(kernel)] += self._noise + np.pad(self._uncertain, (0, len(points)))
         there._factor = cho_factor(kernel, lower=True)
-        there._weights = cho_solve(there._factor, there._residual)
+        # What comes as predicted teaches nothing: the mean stays, and only the deviation shrinks.
+        there._weights = np.concatenate([self._weights, np.zeros(len(points))])
         return there
 
     def best_of(self, curves: npt.NDArray[np.float64]) -> int:
