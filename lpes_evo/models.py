@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lpes_evo._extras import install_command
 from lpes_evo._loading import check_folder, read_model
 from lpes_evo.errors import ModelError
 
@@ -219,7 +220,7 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
         if missing:
             raise ModelError(
                 f"Reading {path.name} needs {' and '.join(missing)}, not installed here. Run in the clone: "
-                "pip install '.[gguf]'"
+                f"{install_command('gguf')}"
             )
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
     if name and is_folder:

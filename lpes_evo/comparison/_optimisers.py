@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._extras import install_command
 from lpes_evo.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
@@ -203,5 +204,5 @@ def _package(name: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"Expected the package {name!r} of the extra [compare], but it cannot be imported: {error}. "
-            "Install it in the clone with: pip install '.[compare]', or leave its optimiser out."
+            f"Run in the clone: {install_command('compare')}, or leave its optimiser out."
         ) from error

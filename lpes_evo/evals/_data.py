@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from lpes_evo._extras import install_command
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._draws import Draws
 
@@ -39,8 +40,8 @@ def optional_module(name: str, purpose: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise TaskError(
-            f"Expected the package {name} to {purpose}, but it is not installed. "
-            "Install it in the clone with: pip install '.[eval]'"
+            f"Expected the package {name} to {purpose}, but it is not installed. Run in the clone: "
+            f"{install_command('eval')}"
         ) from error
 
 

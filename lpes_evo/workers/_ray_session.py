@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lpes_evo._extras import install_command
 from lpes_evo.errors import ConfigError
 from lpes_evo.workers._devices import environment
 
@@ -43,7 +44,7 @@ def import_ray() -> Any:
     except ImportError as error:
         raise ConfigError(
             "Expected Ray to be installed for workers on a Ray cluster, but it is not. "
-            "Run in the clone: pip install '.[ray]'"
+            f"Run in the clone: {install_command('ray')}"
         ) from error
     return ray
 

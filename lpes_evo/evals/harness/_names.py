@@ -2,6 +2,7 @@
 
 import importlib.util
 
+from lpes_evo._extras import install_command
 from lpes_evo.errors import ConfigError, TaskError
 
 HARNESS_TASKS = ("mmlu", "ceval-valid")
@@ -56,5 +57,5 @@ def require_harness() -> None:
     if missing:
         raise ConfigError(
             f"Tasks of lm-evaluation-harness need {' and '.join(missing)}, not installed here. Run in the clone: "
-            "pip install '.[eval]'"
+            f"{install_command('eval')}"
         )
