@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lpes_evo._consoles import console, error_console
+from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError
 
 
@@ -73,4 +73,4 @@ def bench(
     print_bench(report, console)
     if output is not None:
         write_atomic(output, to_json(report.to_json(), indent=1) + "\n")
-        console.print(f"File: {output}", highlight=False, markup=False, soft_wrap=True)
+        say(f"File: {output}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lpes_evo._consoles import console, error_console
+from lpes_evo._consoles import console, error_console, say
 from lpes_evo._files import make_folder
 from lpes_evo.errors import ConfigError
 
@@ -107,14 +107,14 @@ def convergence(
 
     found = read_runs(runs)
     for trace in found.traces:
-        _say(
+        say(
             f"{trace.name}: best {trace.best[-1]:.6g} {found.unit}, {len(trace)} evaluations, "
             f"{trace.tokens[-1]:.0f} tokens, {trace.seconds[-1]:.1f} s of the workers"
         )
     folder = output if output is not None else runs[0]
     make_folder(folder)
     for file in draw_runs(found, folder):
-        _say(f"  {file}")
+        say(f"  {file}")
 
 
 def _run(
@@ -154,12 +154,12 @@ def _run(
         results = run_comparison(settings, folder, devices=devices, reporter=PlainReporter(console))
     except KeyboardInterrupt:
         line = f"Stopped. Finished work is safe; go on with: lpes-evo {kind} --resume {folder.path}"
-        error_console.print(line, soft_wrap=True, markup=False, highlight=False)
+        say(line, error_console)
         raise
     _show(results)
     for line in verdicts(results):
-        _say(line)
-    _say(f"Tables, journals and pictures: {folder.path}")
+        say(line)
+    say(f"Tables, journals and pictures: {folder.path}")
 
 
 def _run_config(model: str | None, task: str | None, preset: str | None, config: Path | None) -> Any:
@@ -191,10 +191,6 @@ def _show(results: dict[str, Any]) -> None:
             for row in rows:
                 table.add_row(*row)
             console.print(table)
-
-
-def _say(text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def add_comparison_commands(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lpes_evo._consoles import console, error_console
+from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ def evaluate(
             )
         except KeyboardInterrupt:
             line = f"Stopped. Finished answers are safe; go on with: lpes-evo eval --resume {folder.path}"
-            error_console.print(line, soft_wrap=True, markup=False, highlight=False)
+            say(line, error_console)
             raise
     print_results(results, console)
     if against is not None:
         _print_comparison(folder, against, force=force)
     for line in (f"Folder: {folder.path}", *(f"  {path}" for path in sorted(folder.path.glob("*.png")))):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(line)
     if results.missing:
         raise EvaluationError(
             f"Expected a result of every task, but {', '.join(results.missing)} have none: "

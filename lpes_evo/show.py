@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lpes_evo._consoles import say
 from lpes_evo.folder import RunFolder
 from lpes_evo.report import LPES, load_report, warnings_of
 from lpes_evo.scales import load_scales
@@ -61,11 +62,11 @@ def show_run(path: Path, console: Console) -> None:
             highlight=False,
         )
     for warning in warnings_of(summary):
-        console.print(warning, highlight=False, soft_wrap=True, markup=False)
+        say(warning, console)
     console.print("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), highlight=False)
-    console.print(f"Run folder: {path}", highlight=False, soft_wrap=True, markup=False)
+    say(f"Run folder: {path}", console)
     for picture in folder.pictures:
-        console.print(f"  {picture}", highlight=False, soft_wrap=True, markup=False)
+        say(f"  {picture}", console)
 
 
 def _interval(row: dict[str, float]) -> str:

@@ -5,6 +5,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from lpes_evo._consoles import say
 from lpes_evo.progress import duration
 
 
@@ -38,7 +39,7 @@ class PlainEvalReporter(EvalReporter):
 
     def stage(self, text: str) -> None:
         """Print the text."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(text, self._console)
 
     def begin(self, n_expected: int) -> None:
         """Start the clock."""

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lpes_evo._consoles import say
 from lpes_evo._files import write_atomic
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._results import Difference, EvalResults, Row, TaskResult
@@ -39,9 +40,9 @@ def print_results(results: EvalResults, console: Console) -> None:
             table.add_section()
         console.print(table)
         for line in [_summary(task), *task.notes]:
-            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+            say(f"  {line}", console)
     for line in _closing_lines(results):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line, console)
 
 
 def save_tables(results: EvalResults, folder: EvalFolder) -> None:
