@@ -123,7 +123,7 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
         Mean over heads of the weights of each layer that attends, ``(n_tokens,)``; filled by a forward pass over one
         row without cache. Where a layer attends several times, the mean of these.
     """
-    from lpes_evo.methods._attention import _HANDLER, _function, _own_attention_function
+    from lpes_evo.methods._attention_interface import attention_function, intercepted_attention
     from lpes_evo.rope._structure import find_structure
 
     structure = find_structure(model)
@@ -140,7 +140,7 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
     def handler(
         module: Any, underlying: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any
     ) -> Any:
-        eager = _function("eager", module)
+        eager = attention_function("eager", module)
         last = None if mask is None else _additive(mask[:1, :, -1:, : key.shape[-2]], query.dtype)
         weights = eager(module, query[:1, :, -1:], key[:1], value[:1], last, **kwargs)[1]
         mean = weights[0, :, 0].double().mean(dim=0).cpu().numpy()
@@ -154,15 +154,11 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
     ]
     taken = [module for layer in structure.layers for module in layer.modules()]
     try:
-        for module in taken:
-            module.__dict__[_HANDLER] = handler
-        with _own_attention_function(structure.decoder):
+        with intercepted_attention(structure.decoder, dict.fromkeys(taken, handler)):
             yield means
     finally:
         for handle in handles:
             handle.remove()
-        for module in taken:
-            module.__dict__.pop(_HANDLER, None)
     if not means:
         raise UnsupportedModelError(
             f"Expected layers that call the attention interface of transformers, but those of "

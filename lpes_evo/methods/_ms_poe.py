@@ -65,7 +65,8 @@ class MsPoe(Method):
                 key heads, or none of them is under the method.
             ModelError: Another method is in force.
         """
-        from lpes_evo.methods._attention import find_rotations, unrotated_attention
+        from lpes_evo.methods._attention import unrotated_attention
+        from lpes_evo.methods._attention_probe import find_rotations
 
         rotations = find_rotations(model).values()
         n_groups = sorted(

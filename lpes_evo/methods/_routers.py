@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from lpes_evo._files import to_json, write_atomic
 from lpes_evo.errors import ConfigError, ModelError
-from lpes_evo.methods._attention import find_rotations
+from lpes_evo.methods._attention_probe import find_rotations
 from lpes_evo.models import weights_hash
 from lpes_evo.rope._structure import find_structure
 

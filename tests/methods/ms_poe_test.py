@@ -118,12 +118,14 @@ def test_a_model_without_layers_for_it_is_refused() -> None:
         pass
 
 
-def test_two_methods_at_once_are_refused() -> None:
+def test_two_methods_at_once_are_refused_and_the_first_stays_in_force() -> None:
     model = tiny_model("llama")
     plain = logits(model)
-    refused = pytest.raises(ModelError, match="under no other method")
-    with MsPoe(first_layer=0).apply(model), refused, MsPoe().apply(model):
-        pass
+    with MsPoe(first_layer=0).apply(model):
+        changed = logits(model)
+        with pytest.raises(ModelError, match="under no other method"), MsPoe().apply(model):
+            pass
+        assert torch.equal(logits(model), changed)
     assert torch.equal(logits(model), plain)
 
 

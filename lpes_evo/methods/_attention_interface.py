@@ -1,0 +1,113 @@
+# ruff: noqa: TID253
+"""The attention interface of transformers: calls of layers handed to functions of ours, for the length of a block."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from lpes_evo.errors import ModelError, UnsupportedModelError
+
+__all__ = ["attention_function", "intercepted_attention"]
+
+_PREFIX = "lpes_evo:"
+_HANDLER = "_lpes_attention"
+
+
+@contextmanager
+def intercepted_attention(
+    decoder: torch.nn.Module, handlers: Mapping[torch.nn.Module, Callable[..., Any]]
+) -> Iterator[None]:
+    """Hand the attention calls of modules to other functions, with the masks of the function that they had.
+
+    Args:
+        decoder: The module that owns the decoder layers.
+        handlers: By module, what is called in place of its attention function: with the module, that function, query,
+            key, value, mask, and the keyword arguments. It returns the output and the weights or ``None``. Modules
+            that call no attention function are passed over; others of the decoder keep theirs.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ModelError: The calls are in other hands already.
+    """
+    found: list[Any] = [getattr(module, "config", None) for module in decoder.modules()]
+    configs = {id(config): config for config in found if hasattr(config, "_attn_implementation_internal")}
+    before = {key: config._attn_implementation_internal for key, config in configs.items()}
+    if any(str(name).startswith(_PREFIX) for name in before.values()):
+        raise ModelError(
+            "Expected a model under no other method, but one is in force. Leave its context first."
+        )
+    try:
+        for module, handler in handlers.items():
+            module.__dict__[_HANDLER] = handler
+        for key, config in configs.items():
+            config._attn_implementation_internal = _register(before[key] or "eager")
+        yield
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation_internal = before[key]
+        for module in handlers:
+            module.__dict__.pop(_HANDLER, None)
+
+
+def attention_function(name: str, module: Any) -> Callable[..., Any]:
+    """Return an attention function.
+
+    Args:
+        name: Its name, such as ``sdpa``; of ``eager`` each family has one of its own.
+        module: The attention module, which tells the family.
+
+    Raises:
+        UnsupportedModelError: The family has no eager function.
+    """
+    from transformers import AttentionInterface
+
+    if name != "eager":
+        function: Callable[..., Any] = AttentionInterface()[name]
+        return function
+    eager: Callable[..., Any] | None = getattr(
+        sys.modules[type(module).__module__], "eager_attention_forward", None
+    )
+    if eager is None:
+        raise UnsupportedModelError(
+            f"Expected an eager attention function beside {type(module).__name__}, but there is none. Load the model "
+            "with attention sdpa."
+        )
+    return eager
+
+
+def _register(underlying: str) -> str:
+    """Register our attention function on top of another one and return its name."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    name = _PREFIX + underlying
+    masks = AttentionMaskInterface()
+    if name not in AttentionInterface():
+        AttentionInterface.register(name, partial(_attention, underlying))
+    if name not in masks and underlying in masks:
+        AttentionMaskInterface.register(name, masks[underlying])
+    return name
+
+
+def _attention(
+    underlying: str,
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Hand a call of the attention interface to the method, or to the function that the model had."""
+    function = attention_function(underlying, module)
+    handler = module.__dict__.get(_HANDLER)
+    if handler is None:
+        return function(module, query, key, value, attention_mask, **kwargs)
+    return handler(module, function, query, key, value, attention_mask, **kwargs)
