@@ -1,7 +1,8 @@
-"""The commands ``lpes-evo drift`` and ``lpes-evo attention``."""
+"""The commands ``lpes-evo drift``, ``lpes-evo attention`` and ``lpes-evo sensitivity``."""
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,9 @@ from lpes_evo._consoles import console, error_console
 from lpes_evo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lpes_evo.analysis._request import Subject
+    from rich.console import Console
+
+    from lpes_evo.analysis._request import AnalysisRequest
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")]
 ScalesOption = Annotated[
@@ -72,27 +75,24 @@ def drift(
 ) -> None:
     """Compare how far a curve of scales and its rivals move the hidden states of a model."""
     from lpes_evo.analysis._reports import report_drift
+    from lpes_evo.analysis._request import AnalysisRequest
     from lpes_evo.analysis._tables import print_drift
 
-    options = {
-        "task": task,
-        "config": config,
-        "text": text,
-        "length": length,
-        "n_examples": examples,
-        "seed": seed,
-        "dtype": dtype,
-        "device": device,
-        "attention": attention,
-        "batch_tokens": batch_tokens,
-    }
-
-    def work(subject: "Subject", folder: Path, on_input: Callable[[int], None]) -> dict[str, Any]:
-        return report_drift(subject, folder, n_draws=draws, on_input=on_input)
-
-    summary, folder = _analyse("drift", model, scales, options, output, work, n_passes=1)
-    print_drift(summary, console)
-    _print_files(folder)
+    request = AnalysisRequest(
+        model=model,
+        scales=scales,
+        task=task,
+        config=config,
+        text=text,
+        length=length,
+        n_examples=examples,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        attention=attention,
+        batch_tokens=batch_tokens,
+    )
+    _analyse("drift", request, output, partial(report_drift, n_draws=draws), print_drift, n_passes=1)
 
 
 def attention(
@@ -111,63 +111,89 @@ def attention(
 ) -> None:
     """Measure what the last token attends to, untouched and under scales, and the decay of each layer."""
     from lpes_evo.analysis._reports import report_attention
+    from lpes_evo.analysis._request import AnalysisRequest
     from lpes_evo.analysis._tables import print_attention
 
-    options = {
-        "task": task,
-        "config": config,
-        "text": text,
-        "length": length,
-        "n_examples": examples,
-        "seed": seed,
-        "dtype": dtype,
-        "device": device,
-        "attention": attention,
-    }
+    request = AnalysisRequest(
+        model=model,
+        scales=scales,
+        task=task,
+        config=config,
+        text=text,
+        length=length,
+        n_examples=examples,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        attention=attention,
+    )
+    _analyse("attention", request, output, report_attention, print_attention, n_passes=2)
 
-    def work(subject: "Subject", folder: Path, on_input: Callable[[int], None]) -> dict[str, Any]:
-        return report_attention(subject, folder, on_input=on_input)
 
-    summary, folder = _analyse("attention", model, scales, options, output, work, n_passes=2)
-    print_attention(summary, console)
-    _print_files(folder)
+def sensitivity(
+    model: ModelArgument,
+    scales: ScalesOption,
+    task: TaskOption = None,
+    config: ConfigOption = None,
+    examples: ExamplesOption = None,
+    seed: SeedOption = None,
+    dtype: DtypeOption = None,
+    device: DeviceOption = "auto",
+    attention: AttentionOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Measure how much answers change with the scale of each layer, untouched and under scales."""
+    from lpes_evo.analysis._request import AnalysisRequest
+    from lpes_evo.analysis._sensitivity import report_sensitivity
+    from lpes_evo.analysis._tables import print_sensitivity
+
+    request = AnalysisRequest(
+        model=model,
+        scales=scales,
+        task=task,
+        config=config,
+        n_examples=examples,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        attention=attention,
+    )
+    _analyse("sensitivity", request, output, report_sensitivity, print_sensitivity, n_passes=2)
 
 
 def add_analysis_commands(app: typer.Typer) -> None:
     """Add the commands of this module to a program."""
     app.command()(drift)
     app.command()(attention)
+    app.command()(sensitivity)
 
 
 def _analyse(
     command: str,
-    model: str,
-    scales: Path,
-    options: dict[str, Any],
+    request: "AnalysisRequest",
     output: Path | None,
-    work: "Callable[[Subject, Path, Callable[[int], None]], dict[str, Any]]",
+    report: Callable[..., dict[str, Any]],
+    show: "Callable[[dict[str, Any], Console], None]",
     *,
     n_passes: int,
-) -> tuple[dict[str, Any], Path]:
-    """Prepare what is analysed, do the work in a new folder, and show how it goes."""
+) -> None:
+    """Prepare what is analysed, write the report in a new folder with a bar of how it goes, and print it."""
     from rich.progress import Progress
 
     from lpes_evo.analysis._reports import new_folder
-    from lpes_evo.analysis._request import AnalysisRequest, prepare
+    from lpes_evo.analysis._request import prepare
 
     if output is not None and output.is_file():
         raise ConfigError(
             f"Expected a folder for the results, but {output} is a file. Name another --output."
         )
-    subject = prepare(AnalysisRequest(model=model, scales=scales, **options))
+    subject = prepare(request)
     folder = new_folder(
-        output or Path("runs") / f"{command}-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
+        output or Path("runs") / f"{command}-{Path(request.model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
     with Progress(console=error_console, transient=True) as progress:
         bar = progress.add_task(command, total=n_passes * len(subject.inputs))
-        return work(subject, folder, lambda done: progress.update(bar, completed=done)), folder
-
-
-def _print_files(folder: Path) -> None:
+        summary = report(subject, folder, on_input=lambda done: progress.update(bar, completed=done))
+    show(summary, console)
     for line in (f"Folder: {folder}", *(f"  {path}" for path in sorted(folder.iterdir()))):
         console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -24,7 +24,6 @@ from lpes_evo._cli_compare import add_comparison_commands
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
 from lpes_evo._cli_score import score
-from lpes_evo._cli_sensitivity import sensitivity
 from lpes_evo._consoles import console, error_console
 from lpes_evo.errors import ConfigError, LpesError
 
@@ -171,7 +170,6 @@ app.command("eval")(evaluate)
 app.command()(score)
 app.command()(train_moice)
 app.command()(bench)
-app.command()(sensitivity)
 add_comparison_commands(app)
 add_analysis_commands(app)
 

@@ -1,4 +1,4 @@
-"""Drift and attention as tables and plain sentences for people."""
+"""Drift, attention and sensitivity as tables and plain sentences for people."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
 _CLAIMS = {"holds": "yes", "fails": "no", "not shown": "not shown"}
+_N_LAYERS_NAMED = 5
 
 
 def print_drift(summary: dict[str, Any], console: "Console") -> None:
@@ -125,6 +126,24 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
         f"{summary['n_with_gold']} with a known gold span",
         summary["note"],
     ]
+    _print_lines(lines, console)
+
+
+def print_sensitivity(summary: dict[str, Any], console: "Console") -> None:
+    """Print in which layers the answers change most with the scale.
+
+    Args:
+        summary: What `lpes_evo.analysis._sensitivity.summarise_sensitivity` gave.
+        console: Where to print.
+    """
+    lines = []
+    for name, groups in summary["sensitivity"].items():
+        rows = groups["all"]
+        order = sorted(range(len(rows)), key=lambda layer: -rows[layer]["value"])
+        largest = ", ".join(f"{layer} ({rows[layer]['value']:.4f})" for layer in order[:_N_LAYERS_NAMED])
+        lines.append(
+            f"{name}: mean |d log-probability / d log scale| is largest in layers {largest} nats per token"
+        )
     _print_lines(lines, console)
 
 

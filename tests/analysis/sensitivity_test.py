@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lpes_evo._cli_sensitivity import sensitivity
+from lpes_evo._cli_analysis import sensitivity
 from lpes_evo.analysis._sensitivity import (
     AFTER,
     BEFORE,
