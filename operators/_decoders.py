@@ -53,27 +53,15 @@ class Decoder(ABC):
         """
 
     @abstractmethod
-    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+    def basis(self, t: FloatArray) -> FloatArray:
         """Return the weights of the control points at parameters ``(...)``, as ``(..., n_points)``.
 
         They are not negative and sum to 1.
         """
 
     @abstractmethod
-    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+    def slopes(self, t: FloatArray) -> FloatArray:
         """Return the derivatives of `basis` in the parameter, ``(..., n_points)``."""
-
-    def weights(self, x: FloatArray, n_layers: int) -> FloatArray:
-        """Return how the y of the control points add up to the value of every layer.
-
-        Args:
-            x: Layer coordinates of the control points of one curve, ``(n_points,)``.
-            n_layers: Number of layers.
-
-        Returns:
-            The weights, ``(n_layers, n_points)``; they are not negative, and each row sums to 1.
-        """
-        return self.basis(self.parameters(x[None], n_layers)[0], len(x))
 
     def jacobian(self, points: FloatArray, n_layers: int) -> tuple[FloatArray, FloatArray]:
         """Return how the value of every layer changes with the control points of one curve.
@@ -91,7 +79,7 @@ class Decoder(ABC):
         """
         x, y = points.T
         t = self.parameters(x[None], n_layers)[0]
-        weights, slopes = self.basis(t, len(x)), self.slopes(t, len(x))
+        weights, slopes = self.basis(t), self.slopes(t)
         run, rise = slopes @ x, slopes @ y
         is_upright = np.abs(run) <= _EPSILON * max(1.0, x[-1])
         steepness = np.where(is_upright, 0.0, rise / np.where(is_upright, 1.0, run))
@@ -101,7 +89,14 @@ class Decoder(ABC):
 
 
 class BezierDecoder(Decoder):
-    """Bezier curves that never turn back, see `lpes_evo.operators._bezier`."""
+    """Bezier curves that never turn back, see `lpes_evo.operators._bezier`.
+
+    Args:
+        n_points: Number of control points.
+    """
+
+    def __init__(self, n_points: int) -> None:
+        self._n_points = n_points
 
     def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
         """Read the curve value of every layer."""
@@ -111,14 +106,14 @@ class BezierDecoder(Decoder):
         """Return the parameter of every layer."""
         return invert(x, n_layers)
 
-    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+    def basis(self, t: FloatArray) -> FloatArray:
         """Return the Bernstein weights."""
-        return bernstein(t, n_points)
+        return bernstein(t, self._n_points)
 
-    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+    def slopes(self, t: FloatArray) -> FloatArray:
         """Return their derivatives, differences of the weights of one degree less (Farin, chapter 5)."""
-        below = np.pad(bernstein(t, n_points - 1), [(0, 0)] * np.ndim(t) + [(1, 1)])
-        slopes: FloatArray = (n_points - 1) * -np.diff(below, axis=-1)
+        below = np.pad(bernstein(t, self._n_points - 1), [(0, 0)] * np.ndim(t) + [(1, 1)])
+        slopes: FloatArray = (self._n_points - 1) * -np.diff(below, axis=-1)
         return slopes
 
 
@@ -134,19 +129,23 @@ class SplineDecoder(Decoder):
     """
 
     def __init__(self, n_points: int, degree: int) -> None:
+        # Slow to import, and the default curve does without.
+        from scipy.interpolate import BSpline
+
         breaks = np.linspace(0, 1, n_points - degree + 1)
-        self._knots = np.concatenate([np.zeros(degree), breaks, np.ones(degree)])
+        knots = np.concatenate([np.zeros(degree), breaks, np.ones(degree)])
+        self._splines: Any = BSpline(knots, np.eye(n_points), degree)
         self._degree = degree
         self._n_points = n_points
         # Between its knots a curve of degree 1 is straight: nothing is to be looked for there.
         searched = breaks if degree == 1 else np.union1d(breaks, np.linspace(0, 1, _N_SEARCHED + 1))
         self._searched = searched
-        self._basis_searched = self.basis(searched, n_points)
+        self._basis_searched = self.basis(searched)
 
     def decode(self, points: FloatArray, n_layers: int) -> FloatArray:
         """Read the curve value of every layer."""
         x, y = np.moveaxis(points, -1, 0)
-        basis = self.basis(self.parameters(x, n_layers), self._n_points)
+        basis = self.basis(self.parameters(x, n_layers))
         # Relative to the first point, a constant curve gives its constant without a rounding error.
         values: FloatArray = y[:, :1] + np.einsum("nlk,nk->nl", basis, y - y[:, :1])
         np.clip(values, y.min(axis=1, keepdims=True), y.max(axis=1, keepdims=True), out=values)
@@ -154,26 +153,21 @@ class SplineDecoder(Decoder):
             values[:, -1] = y[:, -1]
         return values
 
-    def basis(self, t: FloatArray, n_points: int) -> FloatArray:
+    def basis(self, t: FloatArray) -> FloatArray:
         """Return the B-splines."""
-        return self._splines(t, n_points, 0)
+        values: FloatArray = self._splines(t)
+        return values
 
-    def slopes(self, t: FloatArray, n_points: int) -> FloatArray:
+    def slopes(self, t: FloatArray) -> FloatArray:
         """Return the derivatives of the B-splines; between two straight pieces the mean of both."""
+        slopes: FloatArray
         if self._degree > 1:
-            return self._splines(t, n_points, 1)
+            slopes = self._splines(t, 1)
+            return slopes
         # A layer often stands on a point of the curve, where the pieces to its left and right differ.
         left, right = np.maximum(t - _BESIDE, 0.0), np.minimum(t + _BESIDE, 1.0)
-        return 0.5 * (self._splines(left, n_points, 1) + self._splines(right, n_points, 1))
-
-    def _splines(self, t: FloatArray, n_points: int, order: int) -> FloatArray:
-        """Return a derivative of the B-splines of every control point at parameters, ``(..., n_points)``."""
-        # Slow to import, and the default curve does without.
-        from scipy.interpolate import BSpline
-
-        spline: Any = BSpline(self._knots, np.eye(n_points), self._degree)
-        values: FloatArray = spline(t, order)
-        return values
+        slopes = 0.5 * (self._splines(left, 1) + self._splines(right, 1))
+        return slopes
 
     def parameters(self, x: FloatArray, n_layers: int) -> FloatArray:
         """Return the first parameter at which each curve reaches each layer, ``(n, n_layers)``."""
@@ -208,7 +202,7 @@ class SplineDecoder(Decoder):
             inside = (proposal > low) & (proposal < high)
             proposal = np.where(inside, proposal, 0.5 * (low + high))
             t = np.where(done, t, proposal)
-            value = np.einsum("nlk,nk->nl", self.basis(t, self._n_points), x) - layers
+            value = np.einsum("nlk,nk->nl", self.basis(t), x) - layers
             done |= (np.abs(value) <= noise) | (high - low <= _EPSILON)
             is_below = value < 0
             above = np.where(is_below & (side == -1), 0.5 * above, above)
@@ -231,5 +225,5 @@ def make_decoder(curve: str, n_points: int, *, turns_back: bool) -> Decoder:
         The decoder.
     """
     if curve == "bezier" and not turns_back:
-        return BezierDecoder()
+        return BezierDecoder(n_points)
     return SplineDecoder(n_points, min(_DEGREES.get(curve, n_points - 1), n_points - 1))
