@@ -2,7 +2,7 @@
 
 - From journals: `read_trace`, `Trace`, `band`, `read_runs`, `draw_runs`
 - Who is best: `standings`, `Standing`, `run_comparison`, `ComparisonConfig`, `ComparisonFolder`
-- Who competes and where: `CONTESTANTS`, `Contestant`, `ablations`, `free_scales`, `ANALYTIC`, `Arena`
+- Who competes and where: `CONTESTANTS`, `Contestant`, `ablations`, `ANALYTIC`, `Arena`
 - Optimisers of other packages as a search of ours: `OptimiserSearch`, `Optimiser`, `OPTIMISERS`, `Cube`
 - Pictures, each a matplotlib figure: `plot_searches`, `plot_diversity`, `plot_tried_points`, `plot_standings`
 
@@ -16,7 +16,7 @@ from lpes_evo._lazy import lazy_names
 if TYPE_CHECKING:
     from lpes_evo.comparison._arenas import ANALYTIC, AnalyticArena, Arena, ModelArena
     from lpes_evo.comparison._config import ComparisonConfig, ComparisonFolder
-    from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE, Contestant, ablations, free_scales
+    from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE, Contestant, ablations
     from lpes_evo.comparison._cube import Cube
     from lpes_evo.comparison._optimiser_search import OptimiserSearch
     from lpes_evo.comparison._optimisers import OPTIMISERS, Optimiser, Proposal
@@ -49,7 +49,6 @@ __all__ = [
     "ablations",
     "band",
     "draw_runs",
-    "free_scales",
     "held_out_rows",
     "plot_diversity",
     "plot_searches",
@@ -86,7 +85,6 @@ _MODULES = {
     "ablations": "_contestants",
     "band": "_traces",
     "draw_runs": "_runs",
-    "free_scales": "_contestants",
     "held_out_rows": "_tables",
     "plot_diversity": "_pictures",
     "plot_searches": "_pictures",

@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 from lpes_evo.comparison._optimiser_search import OptimiserSearch
 from lpes_evo.comparison._optimisers import OPTIMISERS
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError
-from lpes_evo.operators import CurveSpace
+from lpes_evo.operators import CurveKind, CurveSpace
 from lpes_evo.search import Search
 
 _AMPLITUDES = (0.05, 0.1, 0.25, 0.5, 1.0)
@@ -86,18 +86,6 @@ class Contestant:
         return Search(searched, own, seed=seed, n_objectives=n_objectives)
 
 
-def free_scales(space: CurveSpace) -> CurveSpace:
-    """Return the space with a value of its own for every layer, within the same bounds and on the same grid."""
-    return dataclasses.replace(
-        space,
-        n_points=space.n_layers,
-        curve="linear",
-        x_rule="even",
-        x_step=None if space.x_step is None else 1,
-        max_delta=_range(space),
-    )
-
-
 REFERENCE = "ga"
 """The contestant that all others are compared with: the default of ``lpes-evo search``."""
 
@@ -112,7 +100,7 @@ CONTESTANTS = {
         Contestant("cma-es", "CMA-ES", "cma-es"),
         Contestant("cma-es-wide", "CMA-ES, wide first steps", "cma-es-wide"),
         Contestant("tpe", "TPE", "tpe"),
-        Contestant("free-ga", "GA on free scales", space_of=free_scales),
+        Contestant("free-ga", "GA on free scales", space_of=CurveSpace.free),
     )
 }
 """The optimisers that ``lpes-evo compare`` knows, by name."""
@@ -153,18 +141,14 @@ class _Fixed:
         return self.space
 
 
-def _kinds(n_points: int) -> tuple[Literal["bezier", "linear", "spline"], ...]:
+def _kinds(n_points: int) -> tuple[CurveKind, ...]:
     if n_points == 2:
         return ("bezier",)
     return ("bezier", "linear") if n_points <= 4 else ("bezier", "linear", "spline")
 
 
-def _range(space: CurveSpace) -> float:
-    return space.y_axis.high - space.y_axis.low
-
-
 def _amplitude(space: CurveSpace, share: float) -> float:
     """Return a share of the range of scales, in whole steps of the grid and at least one."""
     if space.y_step is None:
-        return share * _range(space)
+        return share * (space.y_axis.high - space.y_axis.low)
     return max(1, round(share * space.y_axis.n_steps)) * space.y_step

@@ -11,7 +11,6 @@ from lpes_evo.comparison import (
     Cube,
     OptimiserSearch,
     ablations,
-    free_scales,
 )
 from lpes_evo.errors import ConfigError, EvaluationError, SearchOrderError
 from lpes_evo.evaluation import Evaluation
@@ -193,7 +192,7 @@ def test_any_vector_becomes_a_feasible_genome():
 
 
 def test_free_scales_have_a_value_for_every_layer_and_no_bound_between_them():
-    free = free_scales(SPACE)
+    free = CONTESTANTS["free-ga"].space_of(SPACE)
     assert (free.n_points, free.max_delta, free.y_step) == (9, 1.0, 0.05)
     random.seed(1)
     genome = init_random_walk(free)
