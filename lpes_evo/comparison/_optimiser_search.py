@@ -91,7 +91,7 @@ class _Proposals(Breeder):
 
     def first_population(self) -> list[BezierGenome]:
         """Return the starting points alone."""
-        return super().first_population()[: self.n_starting_points]
+        return [self.clone(genome) for genome in self._starting_points]
 
     def offspring(
         self,
@@ -119,7 +119,7 @@ class _Proposals(Breeder):
     def _learn(self) -> None:
         """Hand what is told to the optimiser: the starting points first, then batch by batch."""
         if not self._has_started:
-            points = super().first_population()[: self.n_starting_points]
+            points = self._starting_points
             fitness = [self._fitness(curve) for curve in self.curves(points)]
             self._optimiser.start([self._cube.vector(point) for point in points], fitness)
             self._has_started = True
