@@ -96,13 +96,14 @@ class Trace:
         Raises:
             CurveError: The control points do not fit the space.
         """
+        # Slow to import, and most of this module does without.
+        from scipy.spatial.distance import pdist
+
         logs = np.log(space.decode(self.points))
-        distances = np.sqrt(((logs[:, None] - logs) ** 2).mean(axis=-1))
         result = np.zeros(len(self))
         for number, members in enumerate(self.populations(size)):
             if len(members) > 1:
-                pairs = len(members) * (len(members) - 1)
-                result[number] = distances[np.ix_(members, members)].sum() / pairs
+                result[number] = pdist(logs[members]).mean() / np.sqrt(space.n_layers)
         return result
 
 
