@@ -179,11 +179,7 @@ class Search:
                     f"{'a gradient' if is_probe else 'a genome'}, but got {evaluation.status!r}. Tell evaluations in "
                     "the order in which their genomes were asked for."
                 )
-            if (
-                is_probe
-                and evaluation.status == "sampled"
-                and len(evaluation.gradient) != self.space.n_layers
-            ):
+            if evaluation.status == "sampled" and len(evaluation.gradient) != self.space.n_layers:
                 raise SearchOrderError(
                     f"Expected a gradient of n_layers = {self.space.n_layers} numbers, but got "
                     f"{len(evaluation.gradient)}. Give one for each layer."
