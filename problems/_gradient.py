@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ from lpes_evo.errors import EvaluationError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._pack import batches, pack_rows
 from lpes_evo.problems._score import answer_scores, default_batch_tokens
-
-if TYPE_CHECKING:
-    import torch
 
 # How torch says that a kernel or an operator of another library has no backward pass.
 _SIGNS_OF_NO_BACKWARD = (
@@ -77,17 +74,10 @@ def answer_gradient(
             factors = torch.from_numpy(weights[indices] / largest).to(model.device)
             with _explained(model):
                 (mean,), _ = answer_scores(model, batch.packs)
-                slope = _slope((mean * factors.to(mean.dtype)).sum(), live)
+                (slope,) = torch.autograd.grad((mean * factors.to(mean.dtype)).sum(), live)
             log_probability[indices] = mean.detach().cpu().numpy()
             gradient += largest * slope.numpy()
     return log_probability, gradient
-
-
-def _slope(total: "torch.Tensor", live: "torch.Tensor") -> "torch.Tensor":
-    import torch
-
-    (slope,) = torch.autograd.grad(total, live)
-    return slope
 
 
 @contextmanager
