@@ -8,7 +8,7 @@ from lpes_evo.analysis._inputs import AnalysisInput, inputs_of_examples, inputs_
 from lpes_evo.config import RunConfig, load_config
 from lpes_evo.errors import ConfigError
 from lpes_evo.models import LoadedModel, load_model
-from lpes_evo.problems import data_hash, make_task
+from lpes_evo.problems import Example, data_hash, make_task
 from lpes_evo.scales import Scales, load_scales
 
 _N_PIECES = 32
@@ -58,7 +58,7 @@ class Subject:
         scales: The scales.
         loaded: The model.
         inputs: The inputs.
-        data: SHA-256 of the examples; ``None`` for a text.
+        examples: The held-out examples that the inputs are made of; empty for a text.
     """
 
     request: AnalysisRequest
@@ -66,7 +66,7 @@ class Subject:
     scales: Scales
     loaded: LoadedModel
     inputs: list[AnalysisInput]
-    data: str | None
+    examples: list[Example]
 
     @property
     def batch_tokens(self) -> int | None:
@@ -86,7 +86,7 @@ class Subject:
             "found_with_task": self.scales.task,
             "task": None if request.text else self.config.task.model_dump(mode="json"),
             "text": None if request.text is None else request.text.name,
-            "data": self.data,
+            "data": data_hash(self.examples) if self.examples else None,
             "seed": self.config.seed,
         }
 
@@ -108,7 +108,7 @@ def prepare(request: AnalysisRequest) -> Subject:
     """
     scales = load_scales(request.scales)
     config = _config(request, scales)
-    examples = None if request.text is not None else _examples(config)
+    examples = [] if request.text is not None else _examples(config)
     loaded = load_model(
         request.model,
         revision=config.model.revision,
@@ -118,16 +118,16 @@ def prepare(request: AnalysisRequest) -> Subject:
         trust_remote_code=config.model.trust_remote_code,
     )
     load_scales(request.scales, n_layers=loaded.n_layers)
-    if examples is None and request.text is not None:
+    if request.text is None:
+        inputs = inputs_of_examples(loaded, examples, chat_template=config.task.chat_template)
+    else:
         inputs = inputs_of_text(
             loaded,
             request.text,
             length=min(_PIECE_TOKENS, loaded.max_length) if request.length is None else request.length,
             n_inputs=_N_PIECES if request.n_examples is None else request.n_examples,
         )
-        return Subject(request, config, scales, loaded, inputs, None)
-    inputs = inputs_of_examples(loaded, examples or [], chat_template=config.task.chat_template)
-    return Subject(request, config, scales, loaded, inputs, data_hash(examples or []))
+    return Subject(request, config, scales, loaded, inputs, examples)
 
 
 def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
@@ -156,7 +156,7 @@ def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
     return config
 
 
-def _examples(config: RunConfig) -> list[Any]:
+def _examples(config: RunConfig) -> list[Example]:
     task = make_task(config.task.name, **config.task.options)
     return task.examples(
         positions=config.report.positions,

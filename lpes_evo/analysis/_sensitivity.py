@@ -12,7 +12,7 @@ from lpes_evo._files import to_json, write_atomic
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import ConfigError
 from lpes_evo.plots import PALETTE, new_panels, save_pictures
-from lpes_evo.problems import ModelProblem, Problem, make_task, mean_interval
+from lpes_evo.problems import ModelProblem, Problem, mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,23 +156,16 @@ def _shifted(on_input: Callable[[int], None], n_done: int) -> Callable[[int], No
 
 
 def _problem(subject: Subject) -> ModelProblem:
-    config = subject.config
-    if subject.request.text is not None:
+    task = subject.config.task
+    if not subject.examples:
         raise ConfigError(
             "Expected a task for the sensitivity of answers, but got a text, which has none. Leave out --text."
         )
-    task = make_task(config.task.name, **config.task.options)
-    examples = task.examples(
-        positions=config.report.positions,
-        n_per_position=config.report.n_per_position,
-        seed=config.seed,
-        split="report",
-    )
     return ModelProblem(
         subject.loaded,
-        examples,
-        chat_template=config.task.chat_template,
-        over_length=config.task.over_length,
+        subject.examples,
+        chat_template=task.chat_template,
+        over_length=task.over_length,
         batch_tokens=subject.batch_tokens,
-        checkpointing=config.task.checkpointing,
+        checkpointing=task.checkpointing,
     )
