@@ -25,7 +25,11 @@ _ARMS = {
     RANDOM: ("random vector", PALETTE["purple"], "s"),
     RANDOM_CURVES: ("random curve", PALETTE["sky"], "P"),
 }
-_OTHER = ("untouched", PALETTE["grey"], "s"), ("under scales", PALETTE["blue"], "o")
+STATES = {
+    "untouched": ("untouched", PALETTE["grey"], "s"),
+    "scaled": ("under scales", PALETTE["blue"], "o"),
+}
+"""Label, colour and marker of the model without and with the scales."""
 
 
 def arm_label(name: str) -> str:
@@ -47,7 +51,9 @@ def plot_drift_by_layer(summary: dict[str, Any]) -> "Figure":
         for name, arm in summary["arms"].items():
             label, color, marker = _style(name)
             rows = arm["layers"][measure]
-            _band(axes, np.arange(len(rows)), rows, label=_counted(label, arm), color=color, marker=marker)
+            draw_band(
+                axes, np.arange(len(rows)), rows, label=_counted(label, arm), color=color, marker=marker
+            )
         axes.set_ylim(bottom=0)
     panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(
@@ -127,7 +133,7 @@ def plot_drift_retrieval(summary: dict[str, Any], measure: str = "relative_l2") 
                 label=_counted(label, arm),
             )
         if summary["untouched"] is not None:
-            label, color, marker = _OTHER[0]
+            label, color, marker = STATES["untouched"]
             axes.plot([0], [summary["untouched"][score]["value"]], marker, color=color, label=label)
         found = summary["retrieval"][measure]["all"][score]
         axes.set_title(
@@ -153,9 +159,9 @@ def plot_attention(summary: dict[str, Any]) -> "Figure":
     parts = [part for part in PARTS if any(summary["layers"][number][part] for number in layers)]
     figure, panels = new_panels([("Layer", f"Share of attention: {part}") for part in parts], n_columns=3)
     for axes, part in zip(panels, parts, strict=True):
-        for key, (label, color, marker) in zip(("untouched", "scaled"), _OTHER, strict=True):
+        for key, (label, color, marker) in STATES.items():
             rows = [summary["layers"][number][part][key] for number in layers]
-            _band(axes, np.array(layers), rows, label=label, color=color, marker=marker)
+            draw_band(axes, np.array(layers), rows, label=label, color=color, marker=marker)
         axes.set_ylim(-0.03, 1.03)
     panels[0].legend(frameon=False)
     figure.suptitle(
@@ -179,8 +185,8 @@ def plot_gold_attention(summary: dict[str, Any]) -> "Figure":
         f"Share of attention on the gold span in layer {summary['gold_layer']}",
     )
     rows = summary["positions"]
-    for key, (label, color, marker) in zip(("untouched", "scaled"), _OTHER, strict=True):
-        _band(
+    for key, (label, color, marker) in STATES.items():
+        draw_band(
             axes,
             np.array([row["position"] for row in rows]),
             [row[key] for row in rows],
@@ -238,6 +244,30 @@ def plot_decay(
     return figure
 
 
+def draw_band(
+    axes: "Axes",
+    x: npt.NDArray[Any],
+    rows: Sequence[dict[str, float]],
+    *,
+    label: str,
+    color: str,
+    marker: str,
+) -> None:
+    """Draw values with their intervals as a line in a band.
+
+    Args:
+        axes: Where to draw.
+        x: Place of each row, ``(n_rows,)``.
+        rows: Mappings with ``value``, ``low`` and ``high``.
+        label: Text of the legend.
+        color: Colour of line and band.
+        marker: Mark of each value.
+    """
+    value, low, high = (np.array([row[key] for row in rows]) for key in ("value", "low", "high"))
+    axes.plot(x, value, color=color, marker=marker, markersize=4, label=label)
+    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
 def _style(name: str) -> tuple[str, str, str]:
     return _ARMS.get(name, (name, PALETTE["grey"], "X"))
 
@@ -252,17 +282,3 @@ def _reach(rows: Sequence[dict[str, float]]) -> npt.NDArray[np.float64]:
     # The median of a bootstrap need not lie within its own interval.
     lengths: npt.NDArray[np.float64] = np.clip(np.stack([value - low, high - value]), 0, None)
     return lengths
-
-
-def _band(
-    axes: "Axes",
-    x: npt.NDArray[Any],
-    rows: Sequence[dict[str, float]],
-    *,
-    label: str,
-    color: str,
-    marker: str,
-) -> None:
-    value, low, high = (np.array([row[key] for row in rows]) for key in ("value", "low", "high"))
-    axes.plot(x, value, color=color, marker=marker, markersize=4, label=label)
-    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)

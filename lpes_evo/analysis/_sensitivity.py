@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from lpes_evo import provenance
 from lpes_evo._files import to_json, write_atomic
+from lpes_evo.analysis._pictures import STATES, draw_band
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import ConfigError
-from lpes_evo.plots import PALETTE, new_panels, save_pictures
+from lpes_evo.plots import new_panels, save_pictures
 from lpes_evo.problems import ModelProblem, Problem, mean_interval
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 
 BEFORE, AFTER = "untouched", "scaled"
 _ALL = "all"
-_STYLES = {
-    BEFORE: ("untouched model", PALETTE["grey"], "s"),
-    AFTER: ("under the scales", PALETTE["blue"], "o"),
-}
 
 
 def measure_sensitivity(
@@ -101,16 +98,10 @@ def plot_sensitivity(summary: dict[str, Any]) -> "Figure":
     label = "|d log-probability / d log scale|\n(nats per token)"
     figure, panels = new_panels([("Layer", label if name == _ALL else "") for name in names])
     for axes, group in zip(panels, names, strict=True):
-        for name, (text, color, marker) in _STYLES.items():
-            if name not in sets:
-                continue
-            rows = sets[name][group]
-            layers = np.arange(len(rows))
-            axes.plot(
-                layers, [row["value"] for row in rows], color=color, marker=marker, markersize=3, label=text
-            )
-            low, high = ([row[end] for row in rows] for end in ("low", "high"))
-            axes.fill_between(layers, low, high, color=color, alpha=0.2, linewidth=0)
+        for name, (text, color, marker) in STATES.items():
+            if name in sets:
+                rows = sets[name][group]
+                draw_band(axes, np.arange(len(rows)), rows, label=text, color=color, marker=marker)
         axes.set_title("all examples" if group == _ALL else f"fact in set {group!r}", fontsize=9)
         axes.set_ylim(bottom=0)
     panels[0].legend(frameon=False, fontsize=8)
