@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.analysis._attention_mass import PARTS, AttentionMass
-from lpes_evo.analysis._statistics import by_source, holm, median_interval
+from lpes_evo.analysis._statistics import by_source, holm, median_interval, signed_rank_p
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,9 +38,7 @@ def summarise_attention(attention: AttentionMass) -> dict[str, Any]:
         layers.append(row)
     for part in PARTS:
         rows = [row[part] for row in layers if row is not None and row[part] is not None]
-        for entry, corrected in zip(
-            rows, holm([entry["p_value"] for entry in rows]) if rows else [], strict=True
-        ):
+        for entry, corrected in zip(rows, holm([entry["p_value"] for entry in rows]), strict=True):
             entry["p_corrected"] = corrected
     top = _top_layer(layers)
     return {
@@ -56,8 +54,6 @@ def summarise_attention(attention: AttentionMass) -> dict[str, Any]:
 
 
 def _compare(attention: AttentionMass, chosen: list[int], layer: int, part: int) -> dict[str, Any]:
-    from scipy.stats import wilcoxon
-
     sources = [attention.sources[index] for index in chosen]
     before, after = (
         by_source(values[chosen, layer, part], sources) for values in (attention.untouched, attention.scaled)
@@ -67,7 +63,7 @@ def _compare(attention: AttentionMass, chosen: list[int], layer: int, part: int)
         "untouched": median_interval(before[None]),
         "scaled": median_interval(after[None]),
         "difference": median_interval(change[None]),
-        "p_value": float(wilcoxon(change).pvalue) if change.any() else 1.0,
+        "p_value": signed_rank_p(change),
     }
 
 

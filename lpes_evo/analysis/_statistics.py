@@ -57,6 +57,13 @@ def _resampled_medians(values: FloatArray, seed: int, stream: int = 0) -> FloatA
     return medians
 
 
+def signed_rank_p(differences: FloatArray) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test of paired differences ``(n,)``; 1 if all are 0."""
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(differences).pvalue) if differences.any() else 1.0
+
+
 def paired_comparison(curve: FloatArray, others: FloatArray) -> dict[str, Any]:
     """Compare an arm with the curve on the same sources.
 
@@ -72,13 +79,12 @@ def paired_comparison(curve: FloatArray, others: FloatArray) -> dict[str, Any]:
         and ``n_less``, the vectors whose mean is above and below the curve's, of ``n_vectors``; ``p_sources``,
         ``p_vectors`` (``None`` for a single vector), and ``p_value``, the larger of the two.
     """
-    from scipy.stats import binomtest, wilcoxon
+    from scipy.stats import binomtest
 
     differences = others - curve
     means = differences.mean(axis=1)
     n_more, n_less = int((means > 0).sum()), int((means < 0).sum())
-    median = np.median(differences, axis=0)
-    p_sources = float(wilcoxon(median).pvalue) if median.any() else 1.0
+    p_sources = signed_rank_p(np.median(differences, axis=0))
     p_vectors = None
     if len(others) > 1:
         p_vectors = float(binomtest(n_more, n_more + n_less).pvalue) if n_more + n_less else 1.0
