@@ -50,25 +50,19 @@ def drift_arms(
         )
     values = curve[0].tolist()
     spread = float(np.log(curve).std())
-    # Python's own generator gives the same stream everywhere.
-    streams = {name: random.Random(f"{seed}/drift/{name}") for name in (SHUFFLES, NOISE, RANDOM)}
 
-    def draw(name: str) -> npt.NDArray[np.float64]:
-        stream = streams[name]
-        rows: dict[str, Callable[[], list[float]]] = {
-            SHUFFLES: lambda: stream.sample(values, len(values)),
-            NOISE: lambda: [stream.gauss(0, spread) for _ in values],
-            RANDOM: lambda: [stream.uniform(space.y_min, space.y_max) for _ in values],
-        }
-        return np.array([rows[name]() for _ in range(n_draws)], dtype=np.float64)
+    def draw(name: str, row: Callable[[random.Random], list[float]]) -> npt.NDArray[np.float64]:
+        # Python's own generator gives the same stream everywhere.
+        stream = random.Random(f"{seed}/drift/{name}")
+        return np.array([row(stream) for _ in range(n_draws)], dtype=np.float64)
 
     with isolated_random(seed, "drift", RANDOM_CURVES):
         random_curves = space.decode([init_random_walk(space) for _ in range(n_draws)])
     return {
         CURVE: curve,
-        SHUFFLES: draw(SHUFFLES),
-        NOISE: curve * np.exp(draw(NOISE)),
+        SHUFFLES: draw(SHUFFLES, lambda stream: stream.sample(values, len(values))),
+        NOISE: curve * np.exp(draw(NOISE, lambda stream: [stream.gauss(0, spread) for _ in values])),
         CONSTANT: np.full_like(curve, curve.mean()),
-        RANDOM: draw(RANDOM),
+        RANDOM: draw(RANDOM, lambda stream: [stream.uniform(space.y_min, space.y_max) for _ in values]),
         RANDOM_CURVES: random_curves,
     }
