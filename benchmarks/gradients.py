@@ -25,7 +25,7 @@ import numpy as np
 from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.models import smollm2_file
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import ModelProblem, make_task, paired_difference
 from lpes_evo.progress import Reporter
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -203,11 +203,10 @@ class Bench:
         return np.array(correct, dtype=float)
 
 
-def interval(values: np.ndarray, seed: int = 0) -> str:
-    """Return the mean over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
-    draws = np.random.default_rng(seed).integers(len(values), size=(10_000, len(values)))
-    low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
-    return f"{values.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
+def interval(values: np.ndarray, plain: np.ndarray) -> str:
+    """Return the paired difference over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
+    difference, low, high = paired_difference(values, plain)
+    return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
@@ -237,7 +236,7 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
             line = f"{name:18s} {score[name, share].mean():8.4f} {accuracy[name, share].mean():7.4f}"
             if "ga" in runs and name != "ga":
                 for measure in (score, accuracy):
-                    line += "  " + interval(measure[name, share] - measure["ga", share])
+                    line += "  " + interval(measure[name, share], measure["ga", share])
             print(line)
     if "ga" in runs:
         print("\ntokens to the plain GA's final score, as share of the tokens that it took to it, by seed")
