@@ -15,6 +15,9 @@ from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import BrachistochroneProblem, Problem, TargetCurveProblem
 from lpes_evo.workers import Pool
 
+UNITS = {"log_probability": "nats per token", "accuracy": "share of right answers"}
+"""The unit of the fitness by the metric of a task."""
+
 _N_LAYERS = 32
 # The smallest scale of the default space: every target lies inside it.
 _LEAST = 0.5
@@ -121,8 +124,7 @@ class ModelArena(Arena):
         self.job: JobFacts = pool.call(describe)
         self.pool = pool
         self.space = self.job.space
-        metric = self.job.config.task.metric
-        self.unit = "nats per token" if metric == "log_probability" else "share of right answers"
+        self.unit = UNITS[self.job.config.task.metric]
 
     def evaluator(self, space: CurveSpace, settings: SearchSettings, seed: int) -> Evaluator:  # noqa: ARG002
         """Return the evaluator of a run."""

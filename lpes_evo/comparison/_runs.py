@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lpes_evo.comparison._arenas import UNITS
 from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.folder import RunFolder
 from lpes_evo.operators import CurveSpace
 from lpes_evo.plots import save_pictures
-
-_UNITS = {"log_probability": "nats per token", "accuracy": "share of right answers"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def read_runs(paths: Sequence[Path]) -> Runs:
         traces,
         config.curve.space(depths.pop()),
         config.search.population_size,
-        _UNITS[config.task.metric],
+        UNITS[config.task.metric],
     )
 
 
