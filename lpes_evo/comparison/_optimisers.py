@@ -1,7 +1,7 @@
 """Optimisers of other packages: CMA-ES of `cma` and the tree-structured Parzen estimator of `optuna`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -189,8 +189,6 @@ class Tpe(Optimiser):
 
 OPTIMISERS: dict[str, type[Optimiser]] = {"cma-es": CmaEs, "cma-es-wide": WideCmaEs, "tpe": Tpe}
 """The optimisers by name."""
-
-MakeOptimiser = Callable[[int, int], Optimiser]
 
 
 def _package(name: str) -> Any:
