@@ -84,8 +84,8 @@ def load_model(
         raise ModelError(
             f"Expected the model's name and revision to be text, but got {name!r:.80} and {revision!r:.80}."
         )
-    resolved_device = _resolve_device(device)
-    resolved_dtype = _resolve_dtype(dtype, resolved_device, str(name))
+    resolved_device = resolve_device(device)
+    resolved_dtype = resolve_dtype(dtype, resolved_device, str(name))
     source, options = _locate(str(name))
     if revision is not None:
         if "local_files_only" in options:
@@ -159,7 +159,18 @@ def smollm2_file() -> Path | None:
     return next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), None)
 
 
-def _resolve_device(device: str) -> str:
+def resolve_device(device: str) -> str:
+    """Return the device that a name stands for.
+
+    Args:
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one.
+
+    Returns:
+        ``cpu`` or ``cuda:N``.
+
+    Raises:
+        ModelError: The name is unknown, or the device does not exist.
+    """
     import torch
 
     if not isinstance(device, str):
@@ -180,7 +191,20 @@ def _resolve_device(device: str) -> str:
     return f"cuda:{int(number or 0)}"
 
 
-def _resolve_dtype(dtype: str, device: str, name: str) -> str:
+def resolve_dtype(dtype: str, device: str, name: str) -> str:
+    """Return the number format that a name stands for.
+
+    Args:
+        dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``, see `load_model`.
+        device: ``cpu`` or ``cuda:N``.
+        name: Name of the model.
+
+    Returns:
+        ``float32``, ``bfloat16`` or ``float16``.
+
+    Raises:
+        ModelError: The name of the format is unknown.
+    """
     import torch
 
     if dtype in DTYPES:

@@ -172,13 +172,13 @@ def _check_names(methods: tuple[str, ...] | None) -> None:
 
 def _load(name: str, dtype: str, device: str) -> _Subject:
     from lpes_evo.methods._bench_shapes import PREFIX, random_model
-    from lpes_evo.models import _resolve_device, _resolve_dtype, load_model
+    from lpes_evo.models import load_model, resolve_device, resolve_dtype
 
     if not name.startswith(PREFIX):
         loaded = load_model(name, dtype=dtype, device=device)
         return _Subject(loaded.model, loaded.max_length, loaded.dtype, loaded.device)
-    device = _resolve_device(device)
-    dtype = _resolve_dtype(dtype, device, name)
+    device = resolve_device(device)
+    dtype = resolve_dtype(dtype, device, name)
     model = random_model(name, dtype, device)
     return _Subject(model, model.config.max_position_embeddings, dtype, device)
 
