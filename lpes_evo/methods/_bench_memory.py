@@ -106,7 +106,9 @@ def peak_meter(device: str) -> PeakMeter:
         return _NoMeter("on a CPU it takes /proc/self/clear_refs of Linux, which is not here")
     try:
         meter = _ResidentMeter()
+        # Without the end, runs that are timed would go under the option of the C library that the begin sets.
         meter.begin()
+        meter.end()
     except OSError as error:
         return _NoMeter(f"/proc/self/clear_refs cannot be used here: {error.strerror}")
     return meter
