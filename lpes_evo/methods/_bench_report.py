@@ -12,7 +12,8 @@ from lpes_evo.methods._method import Method
 from lpes_evo.methods._registry import make_method
 
 if TYPE_CHECKING:
-    from lpes_evo.methods._bench import BenchSettings, MethodCost, Ratio
+    from lpes_evo.methods._bench import BenchSettings
+    from lpes_evo.methods._bench_costs import MethodCost, Ratio
 
 PAPER = "arXiv 2606.27705"
 PAPER_SPEEDS = {"moice": 2.42, "ms-poe": 1.45, "baseline": 1.0}
@@ -47,7 +48,7 @@ class BenchReport:
             For each such method its name, what the paper reports, and our ratio of prefill, decode and total; nothing
             where LPES was not measured.
         """
-        from lpes_evo.methods._bench import speed_of
+        from lpes_evo.methods._bench_costs import speed_of
 
         lpes = next((cost for cost in self.costs if cost.kind == "lpes"), None)
         return [
@@ -115,10 +116,9 @@ def run_bench(
     """
     from lpes_evo.methods._bench import BenchSettings, measure_costs
 
-    BenchSettings(**settings)
+    chosen = BenchSettings(**settings)
     _check_names(methods)
     subject = _load(model, dtype, device)
-    chosen = BenchSettings(**settings)
     if "prompt_tokens" not in settings:
         usual = _GPU_PROMPT if subject.device.startswith("cuda") else _CPU_PROMPT
         left = max(2, min(usual, subject.window - chosen.new_tokens))

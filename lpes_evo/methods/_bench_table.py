@@ -9,7 +9,7 @@ from rich.table import Table
 from lpes_evo.methods._bench_report import PAPER, BenchReport
 
 if TYPE_CHECKING:
-    from lpes_evo.methods._bench import Ratio
+    from lpes_evo.methods._bench_costs import Ratio
 
 
 def print_bench(report: BenchReport, console: Console) -> None:

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from lpes_evo.errors import LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import make_method, method_names
-from lpes_evo.methods._bench import BenchSettings, MethodCost, Ratio, Run, measure_costs, speed_of
+from lpes_evo.methods._bench import BenchSettings, measure_costs
+from lpes_evo.methods._bench_costs import MethodCost, Ratio, Run, speed_of
 from lpes_evo.methods._bench_memory import peak_meter
 from lpes_evo.methods._bench_report import BenchReport, _make_methods, run_bench
 from lpes_evo.methods._bench_shapes import random_model, shape_names

@@ -1,0 +1,130 @@
+"""What methods cost beside the untouched model: pairs of runs, and ratios with their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+__all__ = ["MethodCost", "Ratio", "Run", "speed_of"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One prompt and what is decoded after it.
+
+    Attributes:
+        prefill: Seconds of the prompt.
+        decode: Seconds of the new tokens.
+    """
+
+    prefill: float
+    decode: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of prompt and new tokens."""
+        return self.prefill + self.decode
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The median of paired ratios.
+
+    Attributes:
+        median: The median.
+        low: Lower end of its 95 % interval, by order statistics.
+        high: Upper end.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Ratio:
+        """Return the median of ``(n,)`` ratios, of which there are at least 6."""
+        # The interval of the sign test, which supposes nothing of how times are spread.
+        interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+        return cls(float(np.median(values)), float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class MethodCost:
+    """What a method costs.
+
+    Attributes:
+        name: The method as it was named.
+        kind: Name of the method without its settings.
+        forward_passes: Tokens that went through the decoder for each token of the input, counted.
+        attention_passes: Attention outputs of a layer in one forward pass, as the method states.
+        pairs: Runs of the untouched model and under the method, ``(repeats, 2)``, each pair one after the other.
+        peaks: Peak memory of such pairs in bytes beyond what was held before, ``(n, 2)``; empty where it is not known.
+    """
+
+    name: str
+    kind: str
+    forward_passes: float
+    attention_passes: int
+    pairs: tuple[tuple[Run, Run], ...]
+    peaks: tuple[tuple[int, int], ...] = ()
+
+    def ratios(self, part: str) -> np.ndarray:
+        """Return method over untouched of each pair, ``(repeats,)``.
+
+        Args:
+            part: ``prefill``, ``decode`` or ``total``.
+        """
+        return np.array([getattr(changed, part) / getattr(plain, part) for plain, changed in self.pairs])
+
+    def ratio(self, part: str) -> Ratio:
+        """Return the median of such ratios."""
+        return Ratio.of(self.ratios(part))
+
+    def median(self, part: str) -> float:
+        """Return the median of such seconds under the method."""
+        return float(np.median([getattr(run, part) for _, run in self.pairs]))
+
+    @property
+    def peak(self) -> float | None:
+        """Median peak memory under the method in bytes, or ``None`` where it is not known."""
+        return float(np.median([peak for _, peak in self.peaks])) if self.peaks else None
+
+    @property
+    def peak_ratio(self) -> Ratio | None:
+        """The peak over that of the untouched model, or ``None`` where there is nothing to divide by."""
+        if not self.peaks or not all(plain for plain, _ in self.peaks):
+            return None
+        return Ratio.of(np.array([peak / plain for plain, peak in self.peaks]))
+
+    def to_json(self, new_tokens: int) -> dict[str, Any]:
+        """Return the cost as values that `json` can write, every pair included."""
+        ratios = {part: self.ratio(part) for part in ("prefill", "decode", "total")} | {
+            "peak": self.peak_ratio
+        }
+        return {
+            "name": self.name,
+            "prefill_seconds": self.median("prefill"),
+            "decode_tokens_per_second": new_tokens / self.median("decode"),
+            "peak_bytes": self.peak,
+            "forward_passes": self.forward_passes,
+            "attention_passes": self.attention_passes,
+            "over_untouched": {part: ratio and vars(ratio) for part, ratio in ratios.items()},
+            "pairs": [{"untouched": vars(plain), "method": vars(run)} for plain, run in self.pairs],
+            "peaks": [{"untouched": plain, "method": peak} for plain, peak in self.peaks],
+        }
+
+
+def speed_of(one: MethodCost, other: MethodCost, part: str) -> Ratio:
+    """Return how many times as fast one method is as another.
+
+    Each was measured beside the untouched model; the ratios to it are divided, repeat by repeat.
+
+    Args:
+        one: The cost of the one.
+        other: The cost of the other, of as many pairs.
+        part: ``prefill``, ``decode`` or ``total``.
+    """
+    return Ratio.of(other.ratios(part) / one.ratios(part))
