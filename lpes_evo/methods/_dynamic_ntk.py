@@ -103,7 +103,7 @@ class DynamicNtk(ScaledMethod):
         """Give the rows of a forward pass their bases; return positions with a row for each where these differ."""
         import torch
 
-        from lpes_evo.methods._variants import rotary_variant
+        from lpes_evo.methods._variants import base_variants, rotary_frequencies
 
         request = forward.request
         lengths = [self.length] * request.batch if self.length else request.prompt_lengths.tolist()
@@ -112,14 +112,8 @@ class DynamicNtk(ScaledMethod):
         distinct = sorted(set(lengths))
         choice = torch.tensor([distinct.index(length) for length in lengths])
         for stand_in, module in own.items():
-            width = 2 * next(
-                len(buffer)
-                for name, buffer in module.named_buffers(recurse=False)
-                if name.endswith("inv_freq")
-            )
+            width = 2 * len(next(iter(rotary_frequencies(module).values())))
             ratios = [self.base_ratio(length, window, width) for length in distinct]
-            stand_in.variants = [
-                module if ratio == 1 else rotary_variant(module, base_ratio=ratio) for ratio in ratios
-            ]
+            stand_in.variants = base_variants(module, ratios)
             stand_in.choice = None if len(distinct) == 1 else choice
         return None if len(distinct) == 1 else forward.positions.expand(request.batch, -1)

@@ -13,7 +13,7 @@ import torch
 from lpes_evo.methods._attention import AttentionCall, RotaryCall, unrotated_attention
 from lpes_evo.methods._method import Applied
 from lpes_evo.methods._routers import Routers
-from lpes_evo.methods._variants import check_describes, rotary_variant
+from lpes_evo.methods._variants import base_variants, check_describes
 from lpes_evo.rope._structure import find_structure
 
 __all__ = ["expert_weights", "mixed_experts"]
@@ -61,11 +61,7 @@ def mixed_experts(
     """
     check_describes(model, "moice", any_static_type=True)
     variants = {
-        module: [
-            module if ratio == 1 else rotary_variant(module, base_ratio=ratio)
-            for ratio in routers.facts.bases
-        ]
-        for module in find_structure(model).rotary_modules
+        module: base_variants(module, routers.facts.bases) for module in find_structure(model).rotary_modules
     }
 
     def make_tables(call: RotaryCall) -> tuple[torch.Tensor, torch.Tensor]:

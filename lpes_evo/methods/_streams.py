@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.methods._variants import RowwiseRotaryEmbedding, replaced_rotary, rotary_variant
+from lpes_evo.methods._variants import RowwiseRotaryEmbedding, base_variants, replaced_rotary
 
 __all__ = ["combine_streams", "streams_of"]
 
@@ -61,9 +61,8 @@ def streams_of(model: Any, ratios: Sequence[float], combine: str, group: int) ->
     variants: dict[RowwiseRotaryEmbedding, list[torch.nn.Module]] = {}
 
     def stand_in(module: torch.nn.Module) -> RowwiseRotaryEmbedding:
-        made = [module if ratio == 1 else rotary_variant(module, base_ratio=ratio) for ratio in ratios]
         found = RowwiseRotaryEmbedding([module])
-        variants[found] = made
+        variants[found] = base_variants(module, ratios)
         return found
 
     with replaced_rotary(model, stand_in):

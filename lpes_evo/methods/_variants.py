@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,11 +16,13 @@ from lpes_evo.rope._tables import indexes_table, raw_forward
 
 __all__ = [
     "RowwiseRotaryEmbedding",
+    "base_variants",
     "check_describes",
     "has_default_types",
     "original_length",
     "replaced_rotary",
     "rope_bases",
+    "rotary_frequencies",
     "rotary_variant",
 ]
 
@@ -59,7 +61,7 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
                 f"{type(module).__name__} keeps a fixed table. Use lpes or pi with this architecture."
             )
         fresh = rotary_variant(module)
-        for name, buffer in _frequencies(module).items():
+        for name, buffer in rotary_frequencies(module).items():
             if not torch.equal(buffer.cpu(), fresh.get_buffer(name).cpu()):
                 raise UnsupportedModelError(
                     f"Expected {type(module).__name__}.{name} to be what the model's config gives, but it differs, so "
@@ -104,7 +106,7 @@ def rotary_variant(
             config.rope_scaling = dict(parameters)
     with torch.device("cpu"):
         fresh: torch.nn.Module = type(module)(config)
-    for name, buffer in _frequencies(module).items():
+    for name, buffer in rotary_frequencies(module).items():
         if fresh.get_buffer(name).shape != buffer.shape:
             raise UnsupportedModelError(
                 f"Expected {len(buffer)} rotary frequencies of {type(module).__name__} under the rotary type "
@@ -112,6 +114,15 @@ def rotary_variant(
                 f"{len(fresh.get_buffer(name))}. This family does not have the type."
             )
     return fresh.to(next(iter(module.buffers())).device)
+
+
+def base_variants(module: Any, ratios: Sequence[float]) -> list[torch.nn.Module]:
+    """Return a rotary module under each factor of its base; under 1 it is the module itself.
+
+    Raises:
+        UnsupportedModelError: See `rotary_variant`.
+    """
+    return [module if ratio == 1 else rotary_variant(module, base_ratio=ratio) for ratio in ratios]
 
 
 def rope_bases(model: torch.nn.Module) -> tuple[float, ...]:
@@ -151,7 +162,8 @@ def _rope_sets(config: Any) -> list[dict[str, Any]]:
     return nested or [parameters]
 
 
-def _frequencies(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+def rotary_frequencies(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the frequencies in use of a rotary module by name: one set, or one for each layer type."""
     return {
         name: buffer
         for name, buffer in module.named_buffers(recurse=False)
