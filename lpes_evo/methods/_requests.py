@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from lpes_evo.errors import ModelError, UnsupportedModelError
+from lpes_evo.errors import ModelError
 from lpes_evo.methods._method import Applied
+from lpes_evo.methods._model_inputs import cache_name, input_positions, input_tokens
 
 __all__ = ["Forward", "Request", "RequestTracker"]
 
@@ -100,22 +101,11 @@ class RequestTracker:
 
     def _before(self, _decoder: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
-        tokens = next(
-            value for name in ("inputs_embeds", "input_ids") if (value := inputs.get(name)) is not None
-        )
-        batch, length = tokens.shape[:2]
-        cache = next(
-            (value for name in ("cache", "past_key_values") if (value := inputs.get(name)) is not None), None
-        )
+        batch, length = input_tokens(inputs).shape[:2]
+        name = cache_name(inputs)
+        cache = None if name is None else inputs[name]
         past = 0 if cache is None else int(cache.get_seq_length())
-        positions = inputs.get("position_ids")
-        if positions is None:
-            positions = torch.arange(past, past + length, device=tokens.device)[None]
-        if positions.dim() != 2:
-            raise UnsupportedModelError(
-                f"Expected position ids of shape (batch, length), but got {tuple(positions.shape)}. Positions of "
-                "several axes, as of images, do not go with this method."
-            )
+        positions = input_positions(inputs, cache, "this method")
         if len(positions) > 1 and bool((positions == positions[:1]).all()):
             positions = positions[:1]
         if past == 0:

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from lpes_evo.errors import ModelError, UnsupportedModelError
+from lpes_evo.errors import ModelError
+from lpes_evo.methods._model_inputs import cache_name, input_positions, input_tokens
 from lpes_evo.methods._variants import RowwiseRotaryEmbedding, base_variants, replaced_rotary
 
 __all__ = ["combine_streams", "streams_of"]
@@ -109,7 +110,7 @@ class _Streams:
             raise ModelError("Expected no labels, since streams give no loss. Take it from the logits.")
         as_tuple = inputs.pop("return_dict", None) is False
         inputs |= {"output_hidden_states": False, "output_attentions": False, "return_dict": True}
-        key = next((name for name in ("cache", "past_key_values") if inputs.get(name) is not None), None)
+        key = cache_name(inputs)
         groups = self._groups()
         caches = [None] * len(groups) if key is None else self._caches(inputs[key], len(groups))
         outputs = []
@@ -145,25 +146,14 @@ class _Streams:
 
     def _prepare(self, streams: range, inputs: dict[str, Any], cache: Any) -> dict[str, Any]:
         """Return the inputs of a group, stream after stream in one batch, and set its bases."""
-        tokens = next(
-            value for name in ("inputs_embeds", "input_ids") if (value := inputs.get(name)) is not None
-        )
-        batch, length = tokens.shape[:2]
+        batch = len(input_tokens(inputs))
         choice = torch.arange(len(streams)).repeat_interleave(batch)
         for stand_in, variants in self._variants.items():
             stand_in.variants = [variants[stream] for stream in streams]
             stand_in.choice = choice if len(streams) > 1 else None
         if len(streams) == 1:
             return inputs
-        positions = inputs.get("position_ids")
-        if positions is None:
-            past = 0 if cache is None else int(cache.get_seq_length())
-            positions = torch.arange(past, past + length, device=tokens.device)[None]
-        if positions.dim() != 2:
-            raise UnsupportedModelError(
-                f"Expected position ids of shape (batch, length), but got {tuple(positions.shape)}. Positions of "
-                "several axes, as of images, do not go with several streams in one batch; set group=1."
-            )
+        positions = input_positions(inputs, cache, "several streams in one batch; set group=1")
         repeated = {
             name: _repeat(inputs[name], len(streams)) for name in _BY_ROW if inputs.get(name) is not None
         }
@@ -181,9 +171,8 @@ def _repeat(value: Any, times: int) -> Any:
 
 
 def _cache_of(output: Any) -> Any:
-    return next(
-        (found for name in ("cache", "past_key_values") if (found := output.get(name)) is not None), None
-    )
+    name = cache_name(output)
+    return None if name is None else output[name]
 
 
 def _keep_together(caches: list[Any]) -> None:

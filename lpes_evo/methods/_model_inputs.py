@@ -1,0 +1,50 @@
+# ruff: noqa: TID253
+"""What decoders and models are called with, under the names that transformers has given it over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from lpes_evo.errors import UnsupportedModelError
+
+__all__ = ["cache_name", "input_positions", "input_tokens"]
+
+
+def cache_name(values: Mapping[str, Any]) -> str | None:
+    """Return the name under which inputs or an output hold a cache, or ``None`` where they hold none."""
+    return next((name for name in ("cache", "past_key_values") if values.get(name) is not None), None)
+
+
+def input_tokens(inputs: Mapping[str, Any]) -> torch.Tensor:
+    """Return the embeddings or ids of the tokens, ``(batch, length, ...)``."""
+    tokens: torch.Tensor = next(
+        value for name in ("inputs_embeds", "input_ids") if (value := inputs.get(name)) is not None
+    )
+    return tokens
+
+
+def input_positions(inputs: Mapping[str, Any], cache: Any, user: str) -> torch.Tensor:
+    """Return the positions of the tokens, ``(1 or batch, length)``; by default they follow those of the cache.
+
+    Args:
+        inputs: The inputs.
+        cache: The cache, or ``None``.
+        user: Who wants the positions, for messages.
+
+    Raises:
+        UnsupportedModelError: The positions have several axes.
+    """
+    positions: torch.Tensor | None = inputs.get("position_ids")
+    if positions is None:
+        past = 0 if cache is None else int(cache.get_seq_length())
+        tokens = input_tokens(inputs)
+        positions = torch.arange(past, past + tokens.shape[1], device=tokens.device)[None]
+    if positions.dim() != 2:
+        raise UnsupportedModelError(
+            f"Expected position ids of shape (batch, length), but got {tuple(positions.shape)}. Positions of several "
+            f"axes, as of images, do not go with {user}."
+        )
+    return positions
