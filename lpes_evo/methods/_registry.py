@@ -54,8 +54,7 @@ def make_method(spec: str, *, scales: Scales | None = None) -> Method:
     module, class_name = _METHODS[name]
     kind: type[Method] = getattr(import_module(f"lpes_evo.methods.{module}"), class_name)
     if on_top is not None and not issubclass(kind, ScaledMethod):
-        together = ", ".join(other for other in _METHODS if other in ("pi", "ntk", "yarn"))
-        raise ConfigError(f"Expected +lpes behind one of {together}, but got {spec!r:.80}.")
+        raise ConfigError(f"Expected +lpes behind one of pi, ntk, yarn, but got {spec!r:.80}.")
     if kind is Lpes:
         return Lpes(scales=_scales(spec, rest or None, scales))
     settings = _settings(spec, kind, rest)
