@@ -11,16 +11,11 @@ from typing import Any
 import pytest
 import torch
 from rope_families import tiny_model
+from rope_promises import IDS, SHORT, close, generated, logits, padded_batch
 
 from lpes_evo.methods import Method, make_method
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales
-
-IDS = torch.tensor(
-    [[5, 9, 33, 12, 60, 7, 21, 48, 3, 17, 40, 28], [11, 4, 50, 31, 8, 62, 19, 25, 44, 6, 37, 14]]
-)
-SHORT = 7
-"""Tokens of the shorter prompt."""
 
 POINTS = ((0.0, 0.8), (1.0, 1.2), (1.0, 1.5), (2.0, 1.6))
 SCALES = Scales("other", tuple(CurveSpace(3, 4).decode([POINTS])[0].tolist()), POINTS, "needle", (0.0,))
@@ -57,11 +52,6 @@ def model_of(model_type: str) -> Any:
 
 
 @torch.no_grad()
-def logits(model: Any, ids: torch.Tensor = IDS, **inputs: Any) -> torch.Tensor:
-    return model(input_ids=ids, use_cache=False, **inputs).logits
-
-
-@torch.no_grad()
 def decoded(model: Any, ids: torch.Tensor = IDS) -> torch.Tensor:
     """Return the logits from token ``SHORT`` on, decoded token by token with a cache."""
     output = model(input_ids=ids[:, :SHORT], use_cache=True)
@@ -75,31 +65,6 @@ def decoded(model: Any, ids: torch.Tensor = IDS) -> torch.Tensor:
 def next_step(model: Any, output: Any, ids: torch.Tensor) -> Any:
     key = "cache" if output.get("cache") is not None else "past_key_values"
     return model(input_ids=ids, use_cache=True, **{key: output[key]})
-
-
-def generated(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the logits of three greedy steps, ``(3, rows, n_tokens)``."""
-    output = model.generate(
-        input_ids=ids,
-        attention_mask=mask,
-        max_new_tokens=3,
-        min_new_tokens=3,
-        do_sample=False,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
-    return torch.stack(output.logits)
-
-
-def close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 1e-5) -> bool:
-    return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
-
-
-def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the two rows with the first left-padded, and their mask."""
-    ids, mask = IDS.clone(), torch.ones_like(IDS)
-    ids[0, :-SHORT], mask[0, :-SHORT] = 0, 0
-    return ids, mask
 
 
 def enter(method: Method, model: Any) -> None:
