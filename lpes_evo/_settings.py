@@ -52,6 +52,8 @@ class _SettingsError(ConfigError):
     """A `ConfigError` that settings around it can complete with where they hold the wrong part."""
 
     def __init__(self, template: str, place: str) -> None:
-        super().__init__(template.replace("PLACE", place))
+        # A rule about several values of the outermost settings has no key of its own.
+        shown = template if place else template.replace(" under the configuration key PLACE", "")
+        super().__init__(shown.replace("PLACE", place))
         self.template = template
         self.place = place

@@ -104,3 +104,10 @@ def test_unknown_presets_and_bad_files_are_refused(tmp_path):
     (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_config(file=tmp_path / "bad.yaml")
+
+
+def test_a_rule_about_the_whole_configuration_names_no_key():
+    with pytest.raises(
+        ConfigError, match=r"^Expected other values: expected task\.metric to be log_probability"
+    ):
+        load_config(overrides={"search.algorithm": "gradient", "task.metric": "accuracy"})
