@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lpes_evo._consoles import console, error_console
+from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -196,4 +196,4 @@ def _analyse(
         summary = report(subject, folder, on_input=lambda done: progress.update(bar, completed=done))
     show(summary, console)
     for line in (f"Folder: {folder}", *(f"  {path}" for path in sorted(folder.iterdir()))):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(line)

@@ -24,7 +24,7 @@ from lpes_evo._cli_compare import add_comparison_commands
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
 from lpes_evo._cli_score import score
-from lpes_evo._consoles import console, error_console
+from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError, LpesError
 
 app = typer.Typer(
@@ -135,7 +135,7 @@ def search(
         )
     except KeyboardInterrupt as signalled:
         line = f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}"
-        error_console.print(line, soft_wrap=True, markup=False, highlight=False)
+        say(line, error_console)
         raise typer.Exit(_TERMINATED if isinstance(signalled, _Terminated) else _INTERRUPTED) from None
     _show(folder.path)
 
@@ -163,7 +163,7 @@ def estimate(
 
     run_config = _load(model, task, preset, config, settings, seed)
     for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(line)
 
 
 app.command("eval")(evaluate)

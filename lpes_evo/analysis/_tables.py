@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo._consoles import say
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._hidden_states import MEASURES
 from lpes_evo.analysis._pictures import arm_label
@@ -158,7 +159,7 @@ def _table(title: str, columns: list[str]) -> Any:
 
 def _print_lines(lines: list[str], console: "Console") -> None:
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(line, console)
 
 
 def _interval(found: dict[str, float], sign: str = "", n_digits: int = 2) -> str:
