@@ -127,7 +127,7 @@ class Breeder:
     def _vary(self, parents: Sequence[BezierGenome]) -> BezierGenome:
         if self._settings.algorithm == "random" or not parents:
             return init_random_walk(self._space, weights=self._weights)
-        steep = [genome for genome in parents if genome.key in self._gradients]
+        steep = [genome for genome in parents if genome.key in self._gradients] if self._gradients else []
         if steep and random.random() < self._settings.gradient_mutation:
             child = self.clone(self._choose_parent(steep))
             mut_gradient(child, space=self._space, gradient=self._gradients[child.key])
