@@ -1,5 +1,7 @@
 """What a search asks for where it wants to know in which direction the fitness grows."""
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +25,9 @@ class GradientProbe(BezierGenome):
         CurveError: There are fewer than two layers, or a scale is not finite.
     """
 
+    KEY_PREFIX: ClassVar[str] = "gradient "
+    """What the keys of all probes begin with, and no key of a genome does."""
+
     sample: int
 
     def __init__(self, scales: npt.ArrayLike, sample: int) -> None:
@@ -37,4 +42,4 @@ class GradientProbe(BezierGenome):
     @property
     def key(self) -> str:
         """The content as text, for caches and journals."""
-        return f"gradient {self.sample}: {super().key}"
+        return f"{self.KEY_PREFIX}{self.sample}: {super().key}"

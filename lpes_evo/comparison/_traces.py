@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.loop import read_evaluation
 from lpes_evo.operators import CurveSpace
+from lpes_evo.probe import GradientProbe
 
 FloatArray = npt.NDArray[np.float64]
 Axis = Literal["evaluations", "tokens", "seconds"]
@@ -115,20 +116,26 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
         name: What to call it; the name of the file when ``None``.
 
     Returns:
-        The trace, without evaluations that a later start tried again.
+        The trace, without evaluations that a later start tried again. A gradient is no evaluation, but what it cost
+        counts for the next one.
 
     Raises:
         JournalError: The file cannot be read, is no journal of a search, or holds no evaluation.
     """
     fitness, tokens, seconds, points = [], [], [], []
+    n_tokens, n_seconds = 0, 0.0
     for record in _records(path):
         evaluation = read_evaluation(record, path)
         # Failures that stopped a run answer nothing; their curves come again.
         if evaluation.status == "failed" and record["key"].startswith("failed "):
             continue
+        n_tokens += evaluation.tokens
+        n_seconds += evaluation.seconds
+        if record["key"].startswith(GradientProbe.KEY_PREFIX):
+            continue
         fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else np.nan)
-        tokens.append(evaluation.tokens)
-        seconds.append(evaluation.seconds)
+        tokens.append(n_tokens)
+        seconds.append(n_seconds)
         points.append(_points(record, path))
     if not fitness or len({len(genome) for genome in points}) != 1:
         raise JournalError(
@@ -138,8 +145,8 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     return Trace(
         name or path.stem,
         np.array(fitness),
-        tokens=np.cumsum(np.array(tokens, dtype=np.float64)),
-        seconds=np.cumsum(np.array(seconds)),
+        tokens=np.array(tokens, dtype=np.float64),
+        seconds=np.array(seconds),
         points=np.array(points),
     )
 

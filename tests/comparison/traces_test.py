@@ -57,6 +57,19 @@ def test_a_journal_is_read_as_it_was_written_and_left_as_it_is(tmp_path):
     assert len(found.first(2)) == 2
 
 
+def test_a_gradient_is_no_evaluation_but_its_cost_counts_for_the_next(tmp_path):
+    curve = [[float(layer), 1.0] for layer in range(6)]
+    probe = line("gradient 0: x", None, 30, "sampled", control_points=curve, gradient=[0.1] * 6)
+    failed = line("gradient 1: x", None, 4, "failed", control_points=curve, error="x")
+    found = read_trace(
+        journal(tmp_path / "j.jsonl", line("a", -2.0), probe, failed, line("b", -1.0), torn="")
+    )
+    assert found.fitness.tolist() == [-2.0, -1.0]
+    assert found.tokens.tolist() == [10.0, 54.0]
+    assert found.seconds.tolist() == [0.5, 2.0]
+    assert found.points.shape == (2, 2, 2)
+
+
 @pytest.mark.parametrize(
     ("lines", "header", "message"),
     [
