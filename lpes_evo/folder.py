@@ -25,13 +25,12 @@ class WorkFolder:
     path: Path
 
     @contextmanager
-    def claimed(self, *in_use: Path, used: str, resume: str) -> Iterator[None]:
+    def claimed(self, *in_use: Path, refusal: str) -> Iterator[None]:
         """Make the folder for new work, and keep others out while its first files are written.
 
         Args:
             in_use: Files of which none may be there.
-            used: What the message says of a folder where one is.
-            resume: The command that goes on in such a folder.
+            refusal: What the message says of a folder where one is, and how to go on there.
 
         Raises:
             JournalError: The folder holds one of these files, cannot be made, or another process works in it.
@@ -43,8 +42,7 @@ class WorkFolder:
         with self.locked():
             if any(file.exists() for file in in_use):
                 raise JournalError(
-                    f"Expected a new folder, but {self.path} {used}. Continue it with '{resume} {self.path}', or "
-                    "choose another --output."
+                    f"Expected a new folder, but {self.path} {refusal}, or choose another --output."
                 )
             yield
 
@@ -127,7 +125,8 @@ class RunFolder(WorkFolder):
             JournalError: The folder already holds a journal, cannot be made, or another process works in it.
             StorageError: The configuration cannot be written.
         """
-        with self.claimed(self.journal, used="already holds a run", resume="lpes-evo search --resume"):
+        refusal = f"already holds a run. Continue it with 'lpes-evo search --resume {self.path}'"
+        with self.claimed(self.journal, refusal=refusal):
             self.write_config(config)
 
     def write_config(self, config: RunConfig, record: dict[str, Any] | None = None) -> None:

@@ -112,7 +112,8 @@ class ComparisonFolder(WorkFolder):
             StorageError: The configuration cannot be written.
         """
         in_use = (self.config, RunFolder(self.path).journal)
-        with self.claimed(*in_use, used="is in use", resume=f"lpes-evo {config.kind} --resume"):
+        refusal = f"is in use. Continue a comparison with 'lpes-evo {config.kind} --resume {self.path}'"
+        with self.claimed(*in_use, refusal=refusal):
             write_atomic(self.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def load_config(self) -> ComparisonConfig:

@@ -73,7 +73,8 @@ class EvalFolder(WorkFolder):
             StorageError: The configuration cannot be written.
         """
         in_use = (self.answers, RunFolder(self.path).journal)
-        with self.claimed(*in_use, used="is in use already", resume="lpes-evo eval --resume"):
+        refusal = f"is in use already. Continue an evaluation with 'lpes-evo eval --resume {self.path}'"
+        with self.claimed(*in_use, refusal=refusal):
             self.write_config(config)
 
     def write_config(self, config: EvalConfig, record: dict[str, Any] | None = None) -> None:
