@@ -134,10 +134,10 @@ class Breeder:
             del child.fitness.values
             return child
         child = self.clone(self._choose_parent(parents))
-        before = child.key
+        before = child[:]
         if random.random() < self._settings.crossover_probability:
             child, _ = self._toolbox.mate(child, self.clone(self._choose_parent(parents)))
-        if child.key == before or random.random() < self._settings.mutation_probability:
+        if child == before or random.random() < self._settings.mutation_probability:
             (child,) = self._toolbox.mutate(child)
         del child.fitness.values
         return child

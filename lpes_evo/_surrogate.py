@@ -88,8 +88,10 @@ class Surrogate:
         spread = float(np.mean(residual**2))
         squared = _squared_distances(self._points, self._points)
         best_evidence = -np.inf
+        shapes = {length: np.exp(-squared / (2 * length**2)) for length in _LENGTHS}
+        kernel = np.empty_like(squared)
         for length, height, noise in itertools.product(_LENGTHS, _HEIGHTS, _NOISES) if spread > 0 else ():
-            kernel = height * spread * np.exp(-squared / (2 * length**2))
+            np.multiply(height * spread, shapes[length], out=kernel)
             kernel[np.diag_indices_from(kernel)] += noise * spread + self._uncertain
             factor = cho_factor(kernel, lower=True)
             weights = cho_solve(factor, residual)
