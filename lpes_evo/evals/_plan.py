@@ -142,7 +142,7 @@ def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str,
         task=drawn.task,
         mode=drawn.mode,
         examples=kept,
-        batches=_batches(kept, by_id, budget),
+        batches=_batches(kept, by_id, budget, by_source=drawn.mode == "teacher forcing"),
         data=data_hash(cast("Any", kept)),
         n_skipped=len(refused),
         facts=by_id,
@@ -186,10 +186,20 @@ def _check(task: EvalTask, examples: Sequence[EvalExample], mode: Mode) -> None:
 
 
 def _batches(
-    examples: Sequence[EvalExample], facts: dict[str, PromptFacts], budget: int
+    examples: Sequence[EvalExample], facts: dict[str, PromptFacts], budget: int, *, by_source: bool
 ) -> tuple[tuple[EvalExample, ...], ...]:
-    """Return batches of examples of similar length, longest first, so that a device too small says so at once."""
-    order = sorted(examples, key=lambda example: (-_length(facts[example.id]), example.id))
+    """Return batches of examples of similar length, longest first, so that a device too small says so at once.
+
+    With ``by_source`` questions about one text stand together, so that they can share a run over it.
+    """
+    lengths = {example.id: _length(facts[example.id]) for example in examples}
+    longest = dict(sorted((example.source, lengths[example.id]) for example in examples)) if by_source else {}
+
+    def place(example: EvalExample) -> tuple[int, str, int, str]:
+        source = example.source if by_source else ""
+        return -longest.get(source, 0), source, -lengths[example.id], example.id
+
+    order = sorted(examples, key=place)
     found: list[list[EvalExample]] = []
     widest = (0, 0)
     for example in order:

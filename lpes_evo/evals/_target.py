@@ -3,7 +3,7 @@
 import math
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import LpesError
@@ -13,7 +13,7 @@ from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFac
 from lpes_evo.evals._generate import end_ids, generate_greedy
 from lpes_evo.evals._task import EvalExample
 from lpes_evo.methods import Applied, score_row_by_row
-from lpes_evo.problems import score_answers
+from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -61,11 +61,13 @@ class EvalTarget:
         loaded: The model.
         encoder: Turns examples into token ids.
         ends: Tokens that end an output.
+        sharing: By arm, whether several questions about one text may share a run over it.
     """
 
     loaded: "LoadedModel"
     encoder: PromptEncoder
     ends: tuple[int, ...]
+    sharing: dict[str, bool] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, loaded: "LoadedModel", config: EvalConfig) -> "EvalTarget":
@@ -79,6 +81,15 @@ class EvalTarget:
         """Token that fills the padding."""
         pad = self.loaded.tokenizer.pad_token_id
         return int(pad) if pad is not None else next(iter(self.ends), 0)
+
+    def may_share(self, arm: Arm, rows: Sequence[EncodedExample], batch_tokens: int) -> bool:
+        """Return whether rows that begin alike may share a run over their beginning; call it under the arm.
+
+        The first batch of several rows is tried both ways, see `sharing_is_sound`.
+        """
+        if arm.name not in self.sharing and len(rows) > 1:
+            self.sharing[arm.name] = sharing_is_sound(self.loaded.model, rows, batch_tokens=batch_tokens)
+        return self.sharing.get(arm.name, False)
 
 
 @dataclass(frozen=True)
@@ -173,23 +184,23 @@ def answer_batch(
     """
     prompts = [target.encoder.encode(example, mode) for example in examples]
     with arm.apply(target.loaded) as applied:
-        choosing = applied if arm.chooses_by_prompt else None
-        return _answer(target, examples, prompts, mode, batch_tokens, choosing)
+        return _answer(target, arm, applied, examples, prompts, mode, batch_tokens)
 
 
 def _answer(
     target: EvalTarget,
+    arm: Arm,
+    applied: Applied | None,
     examples: Sequence[EvalExample],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
-    choosing: Applied | None,
 ) -> list[Answer]:
     trouble = None
     try:
         if mode == "generation":
             return _generate(target, examples, prompts)
-        return _read(target, examples, prompts, mode, batch_tokens, choosing)
+        return _read(target, arm, applied, examples, prompts, mode, batch_tokens)
     except LpesError:
         raise
     except Exception:  # the others keep their answers, and the run its work
@@ -198,13 +209,13 @@ def _answer(
     _free_memory(target)
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
-            return _answer(target, examples, prompts, mode, 1, choosing)
+            return _answer(target, arm, applied, examples, prompts, mode, 1)
         return [_blank(prompts[0], 1, error=trouble)]
     middle = len(examples) // 2
     return [
         answer
         for part in (slice(0, middle), slice(middle, None))
-        for answer in _answer(target, examples[part], prompts[part], mode, batch_tokens, choosing)
+        for answer in _answer(target, arm, applied, examples[part], prompts[part], mode, batch_tokens)
     ]
 
 
@@ -236,18 +247,24 @@ def _generate(
 
 def _read(
     target: EvalTarget,
+    arm: Arm,
+    applied: Applied | None,
     examples: Sequence[EvalExample],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
-    choosing: Applied | None,
 ) -> list[Answer]:
     """Take the likelihood of known texts; with teacher forcing, also whether greedy decoding gives them."""
     rows = [row for prompt in prompts for row in prompt.rows]
-    if choosing is None:
-        scores = score_answers(target.loaded.model, rows, batch_tokens=batch_tokens)
+    if applied is not None and arm.chooses_by_prompt:
+        scores = score_row_by_row(applied, target.loaded.model, rows, prompts_end=mode == "teacher forcing")
     else:
-        scores = score_row_by_row(choosing, target.loaded.model, rows, prompts_end=mode == "teacher forcing")
+        scores = score_answers(
+            target.loaded.model,
+            rows,
+            batch_tokens=batch_tokens,
+            share_prefixes=target.may_share(arm, rows, batch_tokens),
+        )
     answers, start = [], 0
     for example, prompt in zip(examples, prompts, strict=True):
         part = slice(start, start + len(prompt.rows))

@@ -18,7 +18,7 @@ from lpes_evo.evals import (
     run_evaluation,
 )
 from lpes_evo.evals import _target as target_module
-from lpes_evo.evals._arms import LpesArm, UntouchedArm
+from lpes_evo.evals._arms import LpesArm, UntouchedArm, make_arms
 from lpes_evo.evals._plan import draw_tasks
 from lpes_evo.evals._target import EvalTarget, answer_batch
 from lpes_evo.operators import CurveSpace
@@ -101,6 +101,18 @@ class Forced(Base):
 
     def score(self, output, example):
         return (float(output.split()[:1] == [example.answers[0]]),)
+
+
+class Asked(Forced):
+    name = "asked"
+
+    def examples(self, request):
+        texts = [" ".join(str((7 * n + 3 * m) % 90) for m in range(60 + n)) for n in range(3)]
+        return [
+            EvalExample(f"{n}-{key}", prompt=f"{texts[n]} {key}", answers=(f"{key + 1} {key}",), source=f"s{n}")
+            for key in range(4)
+            for n in range(3)
+        ]
 """
 
 
@@ -357,6 +369,29 @@ def test_the_size_of_batches_changes_no_table(tmp_path, tasks_file, task):
     assert {line["n_rows"] for line in lines(tmp_path / "8192")} != {
         line["n_rows"] for line in lines(tmp_path / "64")
     }
+
+
+@pytest.mark.parametrize("spec", ["baseline", "pi:1.5", "attention-buckets:tool", "ms-poe"])
+def test_questions_about_one_text_share_a_run_over_it_where_the_method_allows(tasks_file, spec):
+    from lpes_evo.models import load_model
+
+    config = configured(f"{tasks_file}:Asked", teacher_forcing=True)
+    target = EvalTarget.of(load_model("tiny"), config)
+    examples = draw_tasks(config)[0][0].examples
+    arm = make_arms(None, [spec])[-1]
+    alone = [answer_batch(target, arm, [example], "teacher forcing", 1024)[0] for example in examples]
+    widths = []
+    answer_batch(target, arm, examples, "teacher forcing", 1024)  # the first batch tries sharing
+    target.loaded.model.model.register_forward_pre_hook(
+        lambda _, __, inputs: widths.append(inputs["input_ids"].numel()), with_kwargs=True
+    )
+    together = answer_batch(target, arm, examples, "teacher forcing", 1024)
+    assert [answer.output for answer in together] == [answer.output for answer in alone]
+    assert [answer.nats for answer in together] == pytest.approx(
+        [answer.nats for answer in alone], rel=1e-4, abs=1e-4
+    )
+    n_apart = sum(answer.n_prompt + answer.n_output - 1 for answer in alone) * arm.record(6).get("streams", 1)
+    assert sum(widths) == n_apart if spec == "ms-poe" else sum(widths) < n_apart / 2
 
 
 @pytest.fixture(scope="module")
