@@ -168,8 +168,12 @@ def _hub_has_address() -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the hub client from logging every retry, and transformers from logging tables of weights."""
-    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils")]
+    """Keep the hub client from logging every retry, and transformers from logging tables of weights.
+
+    Transformers also lists the weights that it would not split over several GPUs, which nobody asked it to do.
+    """
+    names = ("huggingface_hub", "transformers.modeling_utils", "transformers.distributed.tensor_parallel")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:

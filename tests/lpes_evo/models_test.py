@@ -1,6 +1,8 @@
 import json
 import logging
+import os
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -39,6 +41,20 @@ def test_a_folder_is_loaded_frozen_and_in_evaluation_mode(folder):
 def test_a_loaded_folder_gives_the_logits_that_were_saved(folder):
     loaded, ids = load_model(folder, device="cpu", dtype="float32"), torch.arange(2, 30)[None]
     assert torch.equal(loaded.model(ids).logits, build_llama()(ids).logits)
+
+
+def test_loading_logs_nothing(tmp_path):
+    # A process of its own, because transformers logs to the stderr that was there when it was imported.
+    code = "from lpes_evo import load_model; load_model('tiny')"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        check=True,
+    )
+    assert result.stdout + result.stderr == ""
 
 
 def test_dtype_and_attention_are_options(folder):
@@ -240,6 +256,8 @@ def test_without_network_the_cache_alone_is_asked_and_nothing_is_logged(monkeypa
 
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
     monkeypatch.setattr("urllib.request.getproxies", dict)
+    import huggingface_hub  # noqa: F401  # sets the level of its logger
+
     level = logging.getLogger("huggingface_hub").level
     with pytest.raises(ModelError, match="the hub cannot be reached and its files are not in the cache"):
         load_model("nobody/no-such-model")
