@@ -1,5 +1,4 @@
 import json
-import logging
 import os
 import socket
 import subprocess
@@ -7,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from huggingface_hub.utils import logging as hub_logging
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.models import load_model, smollm2_file, weights_hash
@@ -256,13 +256,11 @@ def test_without_network_the_cache_alone_is_asked_and_nothing_is_logged(monkeypa
 
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
     monkeypatch.setattr("urllib.request.getproxies", dict)
-    import huggingface_hub  # noqa: F401  # sets the level of its logger
-
-    level = logging.getLogger("huggingface_hub").level
+    level = hub_logging.get_verbosity()
     with pytest.raises(ModelError, match="the hub cannot be reached and its files are not in the cache"):
         load_model("nobody/no-such-model")
     assert "Retry" not in caplog.text
-    assert logging.getLogger("huggingface_hub").level == level
+    assert hub_logging.get_verbosity() == level
 
 
 def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
