@@ -23,6 +23,7 @@ from lpes_evo._cli_bench import bench
 from lpes_evo._cli_compare import add_comparison_commands
 from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
+from lpes_evo._cli_report import report
 from lpes_evo._cli_score import score
 from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError, LpesError
@@ -166,6 +167,7 @@ def estimate(
         say(line)
 
 
+app.command()(report)
 app.command("eval")(evaluate)
 app.command()(score)
 app.command()(train_moice)

@@ -1,0 +1,67 @@
+"""What a search cost, from its journal."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+from lpes_evo.loop import read_evaluation
+from lpes_evo.page._run import RunContents
+from lpes_evo.probe import GradientProbe
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the evaluations of a search came to.
+
+    Attributes:
+        counts: Evaluations by status: ``ok``, ``raced``, ``failed``; ``sampled`` for gradients, which are none; and
+            ``repeated`` for failures that stopped the run and were tried again.
+        tokens: Tokens forwarded, a backward pass counted as two.
+        seconds: Time of the workers, added up.
+        scored: Scores of single examples in evaluations that are ``ok`` or ``raced``.
+        unraced: The same if no evaluation had stopped early; 0 where no evaluation tells how many examples there are.
+    """
+
+    counts: dict[str, int]
+    tokens: int
+    seconds: float
+    scored: int
+    unraced: int
+
+
+def read_cost(run: RunContents) -> Cost:
+    """Read what the evaluations in the trace of a run cost.
+
+    Args:
+        run: The run; its journal may have grown since it was read, and later lines are left out.
+
+    Returns:
+        The cost.
+
+    Raises:
+        JournalError: A line is not a valid evaluation.
+    """
+    path = run.folder.journal
+    counts: Counter[str] = Counter()
+    n_left, n_tokens, n_seconds, n_scored, n_examples = len(run.trace), 0, 0.0, 0, 0
+    for raw in path.read_bytes().splitlines()[1:]:
+        if not n_left:
+            break
+        # `read_run` has found all lines up to here to be sound.
+        record = json.loads(raw)
+        evaluation = read_evaluation(record, path)
+        if evaluation.status == "failed" and record["key"].startswith("failed "):
+            counts["repeated"] += 1
+            continue
+        n_tokens += evaluation.tokens
+        n_seconds += evaluation.seconds
+        if record["key"].startswith(GradientProbe.KEY_PREFIX):
+            counts["sampled"] += 1
+            continue
+        counts[evaluation.status] += 1
+        n_left -= 1
+        if evaluation.status in ("ok", "raced"):
+            n_scored += len(evaluation.scores)
+        if evaluation.status == "ok":
+            n_examples = len(evaluation.scores)
+    return Cost(dict(counts), n_tokens, n_seconds, n_scored, n_examples * (counts["ok"] + counts["raced"]))

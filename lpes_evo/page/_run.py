@@ -1,0 +1,136 @@
+"""What the folder of a run holds by now."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from lpes_evo.comparison import Runs, Trace, read_runs
+from lpes_evo.config import RunConfig
+from lpes_evo.errors import CurveError, JournalError, ScalesError
+from lpes_evo.folder import RunFolder
+from lpes_evo.job import config_hash
+from lpes_evo.operators import BezierGenome
+from lpes_evo.report import LPES, load_report
+from lpes_evo.scales import Scales, load_scales
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """What is known of a run.
+
+    Attributes:
+        folder: Its files.
+        config: Its configuration.
+        record: Where and with what it was made, see `lpes_evo.provenance`; empty in a run that never got so far.
+        runs: Its search.
+        scales: The result; ``None`` while the search goes on.
+        summary: The measurement on held-out examples, see `lpes_evo.report.summarise`; ``None`` until it is complete.
+        n_measured: Vectors of scales that are measured on held-out examples.
+    """
+
+    folder: RunFolder
+    config: RunConfig
+    record: dict[str, Any]
+    runs: Runs
+    scales: Scales | None
+    summary: dict[str, Any] | None
+    n_measured: int
+
+    @property
+    def trace(self) -> Trace:
+        """The evaluations of the search."""
+        return self.runs.traces[0]
+
+    @property
+    def best(self) -> BezierGenome | None:
+        """The control points of the result, or of the best evaluation so far; ``None`` before the first success."""
+        if self.scales is not None:
+            return BezierGenome(self.scales.control_points)
+        if not np.isfinite(self.trace.fitness).any():
+            return None
+        return BezierGenome(map(tuple, self.trace.points[int(np.nanargmax(self.trace.fitness))].tolist()))
+
+    @property
+    def resume_command(self) -> tuple[str, ...]:
+        """The command that goes on with the run."""
+        return "lpes-evo", "search", "--resume", str(self.folder.path)
+
+    @property
+    def has_its_configuration(self) -> bool:
+        """Whether the configuration is, value by value, the one that the run was started with, as far as is known."""
+        return self.record.get("config") in (None, config_hash(self.config))
+
+
+def read_run(path: Path) -> RunContents:
+    """Read a run, finished or not, and check that its files belong together.
+
+    Args:
+        path: The run folder; nothing in it is changed.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        JournalError: The folder holds no run, the search has no evaluation yet, or a file is damaged.
+        ConfigError: The configuration is not valid.
+        ScalesError: ``scales.json`` is not valid or belongs to another run.
+    """
+    folder = RunFolder(path)
+    config = folder.load_config()
+    if not folder.journal.is_file():
+        raise JournalError(
+            f"Expected a run whose search has begun, but there is no {folder.journal} yet. "
+            f"Go on with 'lpes-evo search --resume {path}'."
+        )
+    runs, record = read_runs([path]), _record(folder)
+    _check_curves(folder, runs, record)
+    scales = load_scales(folder.scales, n_layers=runs.space.n_layers) if folder.scales.is_file() else None
+    summary = load_report(folder.report) if folder.report.is_file() else None
+    if summary is not None and (
+        scales is None or summary["methods"][LPES].get("scales") != list(scales.scales)
+    ):
+        raise ScalesError(
+            f"Expected the scales measured in {folder.report} to be those of {folder.scales}, but they are not. "
+            f"Write both again with 'lpes-evo search --resume {path}'."
+        )
+    return RunContents(folder, config, record, runs, scales, summary, _n_measured(folder))
+
+
+def _check_curves(folder: RunFolder, runs: Runs, record: dict[str, Any]) -> None:
+    """Refuse a journal whose control points draw no curves over the layers of the run's model."""
+    n_layers = runs.space.n_layers
+    if record.get("n_layers", n_layers) != n_layers:
+        raise JournalError(
+            f"Expected the curves in {folder.journal} to be over {record['n_layers']} layers, as {folder.config} "
+            f"says of the model, but they are over {n_layers}. One of the files was edited; restore it."
+        )
+    try:
+        for trace in runs.traces:
+            runs.space.decode(trace.points)
+    except CurveError as error:
+        raise JournalError(
+            f"Expected the control points in {folder.journal} to draw curves over {n_layers} layers: {error}"
+        ) from error
+
+
+def _record(folder: RunFolder) -> dict[str, Any]:
+    """Return where a run was made, from the file that `RunFolder.load_config` has found to be sound YAML."""
+    record = yaml.safe_load(folder.config.read_text(encoding="utf-8")).get("provenance") or {}
+    versions = record.get("versions", {}) if isinstance(record, dict) else None
+    plain = [*record.values(), *versions.values()] if isinstance(versions, dict) else [None, []]
+    if not all(value is versions or value is None or isinstance(value, (str, int, float)) for value in plain):
+        raise JournalError(
+            f"Expected 'provenance' in {folder.config} to hold one value for each name, but it does not. "
+            "The file was edited; restore it."
+        )
+    return record  # type: ignore[no-any-return]
+
+
+def _n_measured(folder: RunFolder) -> int:
+    """Return the number of finished lines of the report's journal, without its header."""
+    if not folder.report_journal.is_file():
+        return 0
+    return max(0, folder.report_journal.read_bytes().count(b"\n") - 1)

@@ -1,0 +1,210 @@
+"""From a run folder to ``report.html``."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+
+from lpes_evo import provenance
+from lpes_evo._files import make_folder, write_atomic
+from lpes_evo.errors import StorageError
+from lpes_evo.page._cost import read_cost
+from lpes_evo.page._drift import DRIFT_FOLDER, kept_drift, load_drift, measure_drift_of
+from lpes_evo.page._pictures import convergence_pictures, curve_pictures, drift_pictures, result_pictures
+from lpes_evo.page._run import RunContents, read_run
+from lpes_evo.page._tables import (
+    cost_table,
+    drift_tables,
+    position_table,
+    result_table,
+    settings_table,
+    versions_table,
+)
+from lpes_evo.report import CONSTANT, LPES, UNTOUCHED, warnings_of
+
+_PACKAGES = ("matplotlib", "jinja2")
+_FACTS = ("revision", "dtype", "attention", "device", "device_name", "n_layers")
+_HASHES = ("config", "weights", "search_data", "report_data")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that was written.
+
+    Attributes:
+        path: The file.
+        missing: What of the run is not in it, as lines for people; empty for a finished run with drift.
+    """
+
+    path: Path
+    missing: tuple[str, ...]
+
+
+def write_page(
+    run: Path,
+    output: Path | None = None,
+    *,
+    drift: Path | Literal["measure"] | None = "measure",
+    device: str = "auto",
+    on_input: Callable[[int, int], None] | None = None,
+) -> Page:
+    """Write a run as one HTML file that needs no other file, no script and no network.
+
+    A run that is not finished gives a page with what there is by now. The same run, drift and versions give the same
+    bytes.
+
+    Args:
+        run: The run folder, as it is to be named in the commands of the page.
+        output: The file; ``report.html`` in the run folder when ``None``.
+        drift: A folder of ``lpes-evo drift`` on the scales of this run; ``"measure"`` to measure it on the model of a
+            finished run, once: it is kept in the folder ``drift`` of the run; ``None`` to leave it out.
+        device: Device of the model where drift is measured: ``auto``, ``cpu`` or ``cuda:N``.
+        on_input: Hears how many of how many inputs are done while drift is measured.
+
+    Returns:
+        The file, and what is not in it.
+
+    Raises:
+        JournalError: The folder holds no run or none whose search has begun, or a file of it is damaged.
+        ScalesError: ``scales.json`` is not valid, or drift or model are those of other scales.
+        ConfigError: The configuration of the run or the drift is not valid.
+        ModelError: The model, of which drift is to be measured, cannot be loaded.
+        StorageError: The file cannot be written.
+    """
+    path = output if output is not None else run / "report.html"
+    contents = read_run(run)
+    if path.is_dir():
+        raise StorageError(
+            f"Expected a file to write the page to, but {path} is a folder. Name a file in it."
+        )
+    # Drift can take long, and would be lost on a page that cannot be written.
+    make_folder(path.parent)
+    summary = None
+    if isinstance(drift, Path):
+        summary = load_drift(drift, contents)
+    elif drift is not None and contents.summary is not None:
+        folder = kept_drift(contents) or measure_drift_of(contents, device=device, on_input=on_input)
+        summary = load_drift(folder, contents)
+    missing = _missing(contents, summary)
+    write_atomic(
+        path, _render(contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None)
+    )
+    return Page(path, missing)
+
+
+def _missing(run: RunContents, drift: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return what a page about a run cannot show."""
+    resume = shlex.join(run.resume_command)
+    lines = []
+    if run.scales is None:
+        search = run.config.search
+        lines.append(
+            f"The search has not ended: {len(run.trace)} of at most {search.max_evaluations - search.max_gradients} "
+            f"evaluations are in the journal. Go on with: {resume}"
+        )
+    elif run.summary is None:
+        lines.append(
+            f"The measurement on held-out examples is not finished: {run.n_measured} vectors of scales are measured. "
+            f"Go on with: {resume}"
+        )
+    if drift is None and run.summary is not None:
+        lines.append(
+            f"Representational drift was left out. Measure it with: {shlex.join(_report_command(run))}"
+        )
+    return tuple(lines)
+
+
+def _report_command(run: RunContents, *options: str) -> tuple[str, ...]:
+    return "lpes-evo", "report", str(run.folder.path), *options
+
+
+def _render(
+    run: RunContents, drift: dict[str, Any] | None, missing: tuple[str, ...], *, drift_folder: Path | None
+) -> str:
+    """Fill the template in."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lpes_evo.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    folder = str(run.folder.path)
+    command = run.record.get("command") or shlex.join(
+        ["lpes-evo", "search", "--config", str(run.folder.config)]
+    )
+    cost = read_cost(run)
+    if drift is None:
+        report = _report_command(run, "--no-drift") if run.summary is not None else _report_command(run)
+    else:
+        report = _report_command(run, *([] if drift_folder is None else ["--drift", str(drift_folder)]))
+    commands = {
+        "Search, as it was started": command,
+        "The same search again": shlex.join(
+            ["lpes-evo", "search", "--config", str(run.folder.config), "--output", "FOLDER"]
+        ),
+        "Go on with an unfinished run": shlex.join(run.resume_command),
+        "The result as a table": shlex.join(["lpes-evo", "show", folder]),
+        "Convergence as pictures": shlex.join(["lpes-evo", "convergence", folder]),
+        "Drift, in a folder of its own": shlex.join(
+            ["lpes-evo", "drift", run.config.model.name, "--scales", folder, "--output", "FOLDER"]
+        ),
+        "This page": shlex.join(report),
+    }
+    if run.scales is not None:
+        commands.pop("Go on with an unfinished run")
+    page_versions = provenance.package_versions() | {name: metadata.version(name) for name in _PACKAGES}
+    values = {
+        "run": run,
+        "config": run.config,
+        "cost": cost,
+        "missing": missing,
+        "fitness": run.scales.fitness if run.scales is not None else run.trace.best[-1:].tolist(),
+        "findings": [] if run.summary is None else _findings(run.summary),
+        "warnings": [] if run.summary is None else warnings_of(run.summary),
+        "result": None if run.summary is None else result_table(run.summary),
+        "positions": None if run.summary is None else position_table(run.summary),
+        "result_pictures": result_pictures(run, command),
+        "curve_pictures": curve_pictures(run, command),
+        "best_scales": [] if run.best is None else run.runs.space.decode([run.best])[0].tolist(),
+        "convergence_pictures": convergence_pictures(run, commands["Convergence as pictures"]),
+        "drift": drift,
+        "drift_tables": [] if drift is None else drift_tables(drift),
+        "drift_pictures": [] if drift is None else drift_pictures(drift),
+        "drift_command": commands["Drift, in a folder of its own"],
+        "drift_is_kept": drift is not None and drift_folder is None,
+        "drift_folder": DRIFT_FOLDER,
+        "report_with_drift": shlex.join(_report_command(run)),
+        "cost_table": cost_table(run, cost),
+        "settings": settings_table(run),
+        "facts": {name: run.record[name] for name in _FACTS if run.record.get(name) is not None},
+        "hashes": {name: run.record[name] for name in _HASHES if run.record.get(name) is not None},
+        "versions": versions_table(run.record.get("versions", {}), page_versions),
+        "commands": commands,
+    }
+    return environment.get_template("page.html").render(values)
+
+
+def _findings(summary: dict[str, Any]) -> list[str]:
+    """Return the result in sentences that claim no more than the intervals do."""
+    methods, found = summary["methods"], []
+    lpes, untouched = methods[LPES], methods[UNTOUCHED]
+    found.append(
+        f"Of {lpes['n']} held-out examples the model answers {100 * untouched['accuracy']:.1f} % right untouched and "
+        f"{100 * lpes['accuracy']:.1f} % under the found scales."
+    )
+    for name, label in ((UNTOUCHED, "the untouched model"), (CONSTANT, "the best single scale")):
+        difference = summary["differences"].get(name)
+        if difference is None:
+            continue
+        low, high = difference["low"], difference["high"]
+        verdict = "better than" if low > 0 else "worse than" if high < 0 else "not shown to differ from"
+        found.append(
+            f"LPES is {verdict} {label}: {difference['difference']:+.3f} [{low:+.3f}, {high:+.3f}], paired, 95 %."
+        )
+    return found
