@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lpes_evo._files import make_folder
-from lpes_evo.analysis._arms import CURVE
+from lpes_evo.analysis._arms import CONSTANT, CURVE, NOISE, RANDOM, RANDOM_CURVES, SHUFFLES
 from lpes_evo.errors import ConfigError, ScalesError
 from lpes_evo.page._run import RunContents
 
@@ -201,7 +201,7 @@ def _check_shapes(summary: dict[str, Any], file: Path) -> None:
     n_layers, arms = len(summary["scales"]), summary["arms"]
     named = {entry["arm"] for entry in summary["vectors"]}
     fits = (
-        CURVE in arms
+        {CURVE} < set(arms) <= {CURVE, SHUFFLES, NOISE, CONSTANT, RANDOM, RANDOM_CURVES}
         and named == set(arms)
         and all(len(rows) == n_layers for arm in arms.values() for rows in arm["layers"].values())
         and all(set(rows) < set(arms) for rows in summary["comparisons"].values())

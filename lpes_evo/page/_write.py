@@ -90,9 +90,9 @@ def write_page(
         folder = kept_drift(contents) or measure_drift_of(contents, device=device, on_input=on_input)
         summary = load_drift(folder, contents)
     missing = _missing(contents, summary)
-    write_atomic(
-        path, _render(contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None)
-    )
+    page = _render(contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None)
+    # Paths and edited files can hold halves of characters, which UTF-8 has no bytes for.
+    write_atomic(path, page.encode(errors="backslashreplace"))
     return Page(path, missing)
 
 
