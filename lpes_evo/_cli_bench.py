@@ -15,7 +15,7 @@ def bench(
         typer.Argument(
             metavar="MODEL",
             help="Hub id, folder, .gguf file or 'tiny'; or random weights: shape:qwen2.5-7b, shape:vicuna-7b, "
-            "shape:tiny.",
+            "shape:tiny, with :layers=N behind it for N of its layers.",
         ),
     ],
     methods: Annotated[
@@ -41,6 +41,13 @@ def bench(
             "--repeats", help="Pairs of each method and the untouched model; 9 by default, at least 6."
         ),
     ] = None,
+    clock: Annotated[
+        str | None,
+        typer.Option(
+            "--clock",
+            help="Seconds on a CPU: wall by default, or processor, without waiting for other programs.",
+        ),
+    ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")] = "auto",
     output: Annotated[
@@ -58,7 +65,7 @@ def bench(
         raise ConfigError(f"Expected a new file for the result, but {output} exists. Name another --output.")
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigError(f"Expected a folder for {output}, but there is none. Create it first.")
-    given = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "repeats": repeats}
+    given = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "repeats": repeats, "clock": clock}
     specs = None if methods is None else tuple(part.strip() for part in methods.split(","))
     with Progress(console=error_console, transient=True) as progress:
         bar = progress.add_task("bench", total=None)

@@ -20,6 +20,10 @@ PAPER_SPEEDS = {"moice": 2.42, "ms-poe": 1.45, "baseline": 1.0}
 """How many times as fast as each of these the paper reports LPES to be."""
 
 _PARTS = ("prefill", "decode", "total")
+_CLOCKS = {
+    "wall": "wall clock",
+    "processor": "processor seconds of the process, all threads together, without waiting for other programs",
+}
 _GPU_PROMPT, _CPU_PROMPT = 4096, 512
 
 
@@ -78,12 +82,14 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class _Subject:
-    """The model that is measured, with its window in tokens and where it is."""
+    """The model that is measured, with its window in tokens, where it is, and its layers beside those it stands for."""
 
     model: Any
     window: int
     dtype: str
     device: str
+    n_layers: int
+    of_layers: int
 
 
 def run_bench(
@@ -98,7 +104,8 @@ def run_bench(
     """Measure methods on a model.
 
     Args:
-        model: Hub id, folder, ``.gguf`` file, ``tiny``, or a shape such as ``shape:vicuna-7b``.
+        model: Hub id, folder, ``.gguf`` file, ``tiny``, or a shape such as ``shape:vicuna-7b`` or
+            ``shape:vicuna-7b:layers=2``, the latter with that many of its layers.
         methods: Specs of methods as `make_method` takes them; ``lpes`` and ``moice`` need no file here. ``None`` for
             one of each, of which those that do not go with the model are left out.
         dtype: Number format of the weights.
@@ -119,6 +126,11 @@ def run_bench(
     chosen = BenchSettings(**settings)
     _check_names(methods)
     subject = _load(model, dtype, device)
+    if chosen.clock != "wall" and subject.device.startswith("cuda"):
+        raise ConfigError(
+            f"Expected --clock {chosen.clock} on a CPU alone, but the model is on {subject.device}, which is timed by "
+            "its own events. Leave --clock away, or give --device cpu."
+        )
     if "prompt_tokens" not in settings:
         usual = _GPU_PROMPT if subject.device.startswith("cuda") else _CPU_PROMPT
         left = max(2, min(usual, subject.window - chosen.new_tokens))
@@ -171,16 +183,20 @@ def _check_names(methods: tuple[str, ...] | None) -> None:
 
 
 def _load(name: str, dtype: str, device: str) -> _Subject:
-    from lpes_evo.methods._bench_shapes import PREFIX, random_model
+    from lpes_evo.methods._bench_shapes import PREFIX, Shape, random_model
     from lpes_evo.models import load_model, resolve_device, resolve_dtype
 
     if not name.startswith(PREFIX):
         loaded = load_model(name, dtype=dtype, device=device)
-        return _Subject(loaded.model, loaded.max_length, loaded.dtype, loaded.device)
+        n_layers = loaded.n_layers
+        return _Subject(loaded.model, loaded.max_length, loaded.dtype, loaded.device, n_layers, n_layers)
+    shape = Shape.of(name)
     device = resolve_device(device)
     dtype = resolve_dtype(dtype, device, name)
-    model = random_model(name, dtype, device)
-    return _Subject(model, model.config.max_position_embeddings, dtype, device)
+    model = random_model(shape, dtype, device)
+    return _Subject(
+        model, model.config.max_position_embeddings, dtype, device, shape.n_layers, shape.of_layers
+    )
 
 
 def _make_methods(
@@ -240,6 +256,8 @@ def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str,
     is_gpu = subject.device.startswith("cuda")
     return describe(
         model=name,
+        n_layers=subject.n_layers,
+        of_layers=subject.of_layers,
         parameters=sum(weight.numel() for weight in weights),
         weights_bytes=sum(weight.numel() * weight.element_size() for weight in weights),
         dtype=subject.dtype,
@@ -248,6 +266,6 @@ def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str,
         threads=None if is_gpu else torch.get_num_threads(),
         attention=str(subject.model.config._attn_implementation),
         settings=settings.model_dump(),
-        time="CUDA events" if is_gpu else "wall clock",
+        time="CUDA events" if is_gpu else _CLOCKS[settings.clock],
         memory=peak_meter(subject.device).how,
     )

@@ -1,6 +1,8 @@
 """Models of random weights in the shape of published ones, whose cost can be measured without a download."""
 
 import os
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from lpes_evo.errors import ModelError
@@ -48,16 +50,65 @@ _SHAPES: dict[str, dict[str, Any]] = {
 """Fields of the config.json of Qwen/Qwen2.5-7B-Instruct and lmsys/vicuna-7b-v1.5, and of one for tests."""
 
 
+@dataclass(frozen=True)
+class Shape:
+    """A published model, or a part of it, without its weights.
+
+    A part has the first layers, and the same share of the vocabulary: embedding and output layer then weigh as much
+    beside the layers as in the whole model, and so a ratio of times is not hidden behind them.
+
+    Attributes:
+        name: The text that names it, such as ``shape:vicuna-7b:layers=2``.
+        config: Fields of its config.json.
+        n_layers: Its decoder layers.
+        of_layers: Decoder layers of the whole model.
+    """
+
+    name: str
+    config: dict[str, Any]
+    n_layers: int
+    of_layers: int
+
+    @classmethod
+    def of(cls, name: str) -> "Shape":
+        """Return the shape of a name.
+
+        Args:
+            name: One of `shape_names`, and ``:layers=N`` behind it for the first ``N`` layers alone.
+
+        Raises:
+            ModelError: The shape is unknown, or it has no such number of layers.
+        """
+        whole, colon, part = name.removeprefix(PREFIX).partition(":")
+        if whole not in _SHAPES:
+            raise ModelError(f"Expected one of the shapes {', '.join(shape_names())}, but got {name!r:.80}.")
+        config = _SHAPES[whole]
+        of_layers = n_layers = config["num_hidden_layers"]
+        if colon:
+            # The length keeps int() from numbers that it refuses.
+            given = re.fullmatch(r"layers=([0-9]{1,9})", part)
+            n_layers = int(given[1]) if given else 0
+            if not 1 <= n_layers <= of_layers:
+                raise ModelError(
+                    f"Expected {PREFIX}{whole}, or {PREFIX}{whole}:layers=N with N from 1 to {of_layers}, but got "
+                    f"{name!r:.80}."
+                )
+        vocabulary = round(config["vocab_size"] * n_layers / of_layers)
+        return cls(
+            name, {**config, "num_hidden_layers": n_layers, "vocab_size": vocabulary}, n_layers, of_layers
+        )
+
+
 def shape_names() -> tuple[str, ...]:
     """Return the names of the shapes, such as ``shape:vicuna-7b``."""
     return tuple(PREFIX + name for name in _SHAPES)
 
 
-def random_model(name: str, dtype: str, device: str) -> Any:
+def random_model(shape: Shape, dtype: str, device: str) -> Any:
     """Return a model of random weights, the same every time on one kind of device.
 
     Args:
-        name: One of `shape_names`.
+        shape: Its sizes.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu`` or ``cuda:N``.
 
@@ -65,17 +116,14 @@ def random_model(name: str, dtype: str, device: str) -> Any:
         The model, in evaluation mode and its weights frozen.
 
     Raises:
-        ModelError: The shape is unknown, or the device has no room for its weights.
+        ModelError: The device has no room for its weights.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from lpes_evo.rope import check_frequencies, repair_frequencies
 
-    shape = _SHAPES.get(name.removeprefix(PREFIX))
-    if shape is None:
-        raise ModelError(f"Expected one of the shapes {', '.join(shape_names())}, but got {name!r:.80}.")
-    config = AutoConfig.for_model(**shape, tie_word_embeddings=False)
+    config = AutoConfig.for_model(**shape.config, tie_word_embeddings=False)
     kind = getattr(torch, dtype)
     with torch.device("meta"):
         n_bytes = kind.itemsize * sum(
@@ -84,8 +132,8 @@ def random_model(name: str, dtype: str, device: str) -> Any:
     room = _room(device)
     if n_bytes > room:
         raise ModelError(
-            f"Expected room for the weights of {name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
-            f"{room / 2**30:.1f} GiB. Take a smaller shape or another device."
+            f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
+            f"{room / 2**30:.1f} GiB. Take fewer layers by :layers=N behind the name, or another device."
         )
     on_gpu = [torch.device(device)] if device.startswith("cuda") else []
     with torch.random.fork_rng(devices=on_gpu), torch.device(device):

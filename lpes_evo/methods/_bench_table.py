@@ -1,6 +1,6 @@
 """A benchmark of methods as tables for a terminal."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,8 +22,8 @@ def print_bench(report: BenchReport, console: Console) -> None:
     facts = report.facts
     settings = facts["settings"]
     lines = [
-        f"{facts['model']}: {facts['parameters'] / 1e6:.4g} million weights, {facts['dtype']} on "
-        f"{facts['device_name']}" + (f", threads: {facts['threads']}" if facts["threads"] else ""),
+        f"{facts['model']}: {_size(facts)}, {facts['dtype']} on {facts['device_name']}"
+        + (f", threads: {facts['threads']}" if facts["threads"] else ""),
         f"Prompt of {settings['prompt_tokens']} tokens, then {settings['new_tokens']} more with the cache; medians of "
         f"{settings['repeats']} pairs with the untouched model.",
     ]
@@ -42,6 +42,17 @@ def print_bench(report: BenchReport, console: Console) -> None:
         *(f"{name} was left out: {reason}" for name, reason in report.left_out.items()),
     ]
     _say(lines, console)
+
+
+def _size(facts: dict[str, Any]) -> str:
+    """Return how large the model is, so that a part of one is not taken for the whole."""
+    weights = f"{facts['parameters'] / 1e6:.4g} million weights"
+    if facts["n_layers"] == facts["of_layers"]:
+        return f"{facts['n_layers']} layers, {weights}"
+    return (
+        f"a part of the model: {facts['n_layers']} of {facts['of_layers']} layers of full size, and the same share of "
+        f"the vocabulary, {weights}"
+    )
 
 
 def _say(lines: list[str], console: Console) -> None:

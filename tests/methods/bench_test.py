@@ -1,5 +1,6 @@
 """What methods cost: pairs, passes, memory, shapes, and the command line."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import torch
 from method_promises import logits, state
 from rich.console import Console
 
-from lpes_evo.errors import LpesError, ModelError, UnsupportedModelError
+from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import make_method, method_names
 from lpes_evo.methods._bench import BenchSettings, measure_costs
 from lpes_evo.methods._bench_costs import MethodCost, Ratio, Run, speed_of
 from lpes_evo.methods._bench_memory import peak_meter
-from lpes_evo.methods._bench_report import BenchReport, _make_methods, run_bench
-from lpes_evo.methods._bench_shapes import random_model, shape_names
+from lpes_evo.methods._bench_report import BenchReport, _make_methods, _Subject, run_bench
+from lpes_evo.methods._bench_shapes import Shape, random_model, shape_names
 from lpes_evo.methods._bench_table import print_bench
 from tests.lpes_evo.cli_test import lpes_evo
 
@@ -34,7 +35,7 @@ def cost(kind: str, seconds: list[float], untouched: list[float], peaks: tuple[A
 
 @pytest.fixture(scope="module")
 def tiny() -> Any:
-    return random_model("shape:tiny", "float32", "cpu")
+    return random_model(Shape.of("shape:tiny"), "float32", "cpu")
 
 
 def test_intervals_are_those_of_the_sign_test() -> None:
@@ -96,9 +97,7 @@ def test_the_peak_is_what_was_held_at_once() -> None:
 def test_shapes_have_the_size_of_the_published_models(name: str) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from lpes_evo.methods._bench_shapes import _SHAPES, PREFIX
-
-    config = AutoConfig.for_model(**_SHAPES[name.removeprefix(PREFIX)], tie_word_embeddings=False)
+    config = AutoConfig.for_model(**Shape.of(name).config, tie_word_embeddings=False)
     with torch.device("meta"):
         n_weights = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
     # As their model cards and the index of their safetensors files give it.
@@ -106,11 +105,19 @@ def test_shapes_have_the_size_of_the_published_models(name: str) -> None:
     assert n_weights == wanted[name]
 
 
+def test_a_part_of_a_shape_has_fewer_layers_of_the_same_size() -> None:
+    whole, part = Shape.of("shape:vicuna-7b"), Shape.of("shape:vicuna-7b:layers=2")
+    assert (part.n_layers, part.of_layers) == (2, 32) == (2, whole.n_layers)
+    # The output layer weighs as much beside the layers as in the whole model.
+    assert part.config == {**whole.config, "num_hidden_layers": 2, "vocab_size": 2000}
+    assert Shape.of("shape:tiny:layers=3").config == Shape.of("shape:tiny").config
+
+
 def test_random_weights_are_the_same_every_time(tiny: Any) -> None:
-    again = random_model("shape:tiny", "bfloat16", "cpu")
+    again = random_model(Shape.of("shape:tiny"), "bfloat16", "cpu")
     assert again.dtype == torch.bfloat16
     assert again.model.rotary_emb.inv_freq.dtype == torch.float32
-    same = random_model("shape:tiny", "float32", "cpu")
+    same = random_model(Shape.of("shape:tiny"), "float32", "cpu")
     assert all(
         torch.equal(one, other) for one, other in zip(same.parameters(), tiny.parameters(), strict=True)
     )
@@ -119,7 +126,7 @@ def test_random_weights_are_the_same_every_time(tiny: Any) -> None:
 def test_a_shape_without_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lpes_evo.methods._bench_shapes._room", lambda _device: 2**30)
     with pytest.raises(ModelError, match="shape:vicuna-7b in float32, 25.1 GiB, but cpu has 1.0 GiB"):
-        random_model("shape:vicuna-7b", "float32", "cpu")
+        random_model(Shape.of("shape:vicuna-7b"), "float32", "cpu")
 
 
 def test_usual_methods_that_do_not_go_with_a_model_are_left_out_and_named_ones_refused(
@@ -137,11 +144,16 @@ def test_usual_methods_that_do_not_go_with_a_model_are_left_out_and_named_ones_r
     ("model", "methods", "settings", "message"),
     [
         ("shape:huge", None, {}, "one of the shapes shape:qwen2.5-7b, .* but got 'shape:huge'"),
+        ("shape:tiny:layers=4", None, {}, "layers=N with N from 1 to 3, but got 'shape:tiny:layers=4'"),
+        ("shape:tiny:layers=0", None, {}, "layers=N with N from 1 to 3, but got 'shape:tiny:layers=0'"),
+        ("shape:tiny:layers=1:layers=2", None, {}, "layers=N with N from 1 to 3, but got"),
+        ("shape:tiny:", None, {}, "layers=N with N from 1 to 3, but got 'shape:tiny:'"),
         ("shape:tiny", ("pie",), {}, "Expected a method, one of baseline"),
         ("shape:tiny", ("pi+lpes",), {}, "Expected pi with its factor"),
         ("shape:tiny", ("ms-poe+lpes",), {}, r"Expected \+lpes behind one of|Expected a method"),
         ("shape:tiny", ("lpes", "lpes"), {}, "every method once, but got lpes more than once"),
         ("shape:tiny", None, {"repeats": 5}, "key repeats, but got 5: .* greater than or equal to 6"),
+        ("shape:tiny", None, {"clock": "sun"}, "key clock, but got 'sun': .*'wall' or 'processor'"),
         ("shape:tiny", None, {"new_tokens": 0}, "key new_tokens, but got 0"),
         (
             "shape:tiny",
@@ -164,17 +176,37 @@ def test_the_report_shows_our_ratios_beside_those_of_the_paper() -> None:
         for kind, factor in (("baseline", 1), ("lpes", 1), ("ms-poe", 1.5), ("moice", 3), ("pi", 1))
     )
     facts = {"model": "m", "parameters": 10, "dtype": "float32", "device_name": "d", "threads": None, "time": "t",
-             "memory": "how", "settings": FEW}  # fmt: skip
+             "memory": "how", "settings": FEW, "n_layers": 2, "of_layers": 32}  # fmt: skip
     report = BenchReport(facts, 2, costs, {"yarn:4": "a reason"}, ())
     assert [(name, reported, found["total"].median) for name, reported, found in report.speeds()] == [
         ("baseline", 1.0, 1), ("ms-poe", 1.45, 1.5), ("moice", 2.42, 3)
     ]  # fmt: skip
     with (console := Console(width=120)).capture() as capture:
         print_bench(report, console)
+    assert "m: a part of the model: 2 of 32 layers of full size" in capture.get()
     assert "2.42" in capture.get()
     assert "1.000 [1.000, 1.000]" in capture.get()
     assert "yarn:4 was left out: a reason" in capture.get()
     assert BenchReport(facts, 2, costs[:1], {}, ()).speeds() == []
+
+
+def test_the_clock_of_the_processor_leaves_out_waiting(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each look at the wall clock is an hour later, as on a machine that is taken away in between.
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr("time.perf_counter", lambda: next(hours))
+    seconds = {}
+    for clock in ("wall", "processor"):
+        costs, _ = measure_costs(tiny, {"pi": make_method("pi:2")}, BenchSettings(**FEW, clock=clock))
+        seconds[clock] = costs[0].median("prefill")
+    assert seconds["wall"] == 3600
+    assert 0 < seconds["processor"] < 60
+
+
+def test_the_clock_of_the_processor_is_refused_on_a_gpu(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_gpu = _Subject(tiny, 1024, "bfloat16", "cuda:0", 3, 3)
+    monkeypatch.setattr("lpes_evo.methods._bench_report._load", lambda *_: on_gpu)
+    with pytest.raises(ConfigError, match="--clock processor on a CPU alone, but the model is on cuda:0"):
+        run_bench("shape:tiny", ("pi:2",), clock="processor")
 
 
 def test_the_usual_methods_are_one_of_each(tiny: Any, tmp_path: Path) -> None:
