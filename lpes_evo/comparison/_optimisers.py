@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,12 @@ class Optimiser(ABC):
     Args:
         n_dimensions: Dimensions of the cube.
         seed: Seed of the draws that do not come from NumPy's global generator.
+
+    Attributes:
+        package: The package it comes from, whose version a result depends on; ``None`` for one of our own.
     """
+
+    package: ClassVar[str | None] = None
 
     @abstractmethod
     def __init__(self, n_dimensions: int, seed: int) -> None: ...
@@ -74,6 +79,7 @@ class CmaEs(Optimiser):
         first_step: Standard deviation of the first draws, as share of the cube.
     """
 
+    package = "cma"
     first_step = 0.1
 
     def __init__(self, n_dimensions: int, seed: int) -> None:  # noqa: ARG002
@@ -130,6 +136,8 @@ class Tpe(Optimiser):
 
     The sampler is that of `optuna` with its own settings; it learns after every evaluation.
     """
+
+    package = "optuna"
 
     def __init__(self, n_dimensions: int, seed: int) -> None:
         self._optuna = _package("optuna")

@@ -1,7 +1,8 @@
 """A whole comparison in one folder: every search under its journal, standings, tables, pictures; resumable."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lpes_evo.comparison._arenas import ANALYTIC, MODEL, Arena, ModelArena
 from lpes_evo.comparison._config import ComparisonConfig, ComparisonFolder
 from lpes_evo.comparison._contestants import CONTESTANTS, Contestant, ablations
 from lpes_evo.comparison._held_out import measure_held_out
+from lpes_evo.comparison._optimisers import OPTIMISERS
 from lpes_evo.comparison._pictures import (
     plot_diversity,
     plot_searches,
@@ -80,6 +82,7 @@ def run_comparison(
                 planned[name] = _contestants(config, arena)
             else:
                 arena = ANALYTIC[name]
+            results["versions"] |= _optimiser_versions(planned[name].values())
             results["arenas"][name] = _meet(config, arena, planned[name], folder, reporter)
             write_atomic(folder.results, to_json(results, indent=1) + "\n")
             write_atomic(folder.markdown, to_markdown(results))
@@ -111,6 +114,13 @@ def _contestants(config: ComparisonConfig, arena: Arena) -> dict[str, Contestant
     for contestant in chosen.values():
         contestant.search(arena.space, config.search, config.n_evaluations, seed=0, groups=("any",))
     return chosen
+
+
+def _optimiser_versions(contestants: Iterable[Contestant]) -> dict[str, str]:
+    """Return the versions of the packages that optimisers come from."""
+    optimisers = (OPTIMISERS.get(contestant.algorithm) for contestant in contestants)
+    packages = sorted({optimiser.package for optimiser in optimisers if optimiser and optimiser.package})
+    return {package: metadata.version(package) for package in packages}
 
 
 def _meet(

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -51,6 +52,8 @@ def test_a_comparison_writes_tables_journals_and_pictures_in_both_formats(finish
     assert json.loads((path / "results.json").read_text()) == results
     names = [row["name"] for row in results["arenas"]["target"]["standings"]]
     assert sorted(names) == ["cma-es", "ga", "random"]
+    assert results["versions"]["cma"] == metadata.version("cma")
+    assert "optuna" not in results["versions"]
     markdown = (path / "results.md").read_text()
     assert all(f"| {name} |" in markdown for name in names)
     for picture in ("standings", "evaluations", "diversity", "control-points"):
