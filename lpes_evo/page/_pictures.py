@@ -16,6 +16,8 @@ from lpes_evo.plots import STYLES, plot_curve, plot_positions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from lpes_evo.comparison._traces import Axis
+
 # Small, so that the text stays readable on a narrow screen.
 _SIZE = (5.0, 3.6)
 _MOST_DOTS = 3000
@@ -108,10 +110,14 @@ def convergence_pictures(run: RunContents, command: str) -> list[Picture]:
     pictures = []
     medians = trace.population_median(size)
     # From where the best has left the first curves behind, and the population is full: the same for every cost.
-    low = np.nanmin([trace.best[len(trace) // 4 :].min(initial=trace.best[-1]), medians[3 * len(trace) // 4]])
+    low = np.nanmin([*trace.best[len(trace) // 4 :], medians[3 * len(trace) // 4]])
     n = f"n = 1 search, {len(trace)} evaluations"
-    costs = {"evaluations": float(len(trace)), "tokens": trace.tokens[-1], "seconds": trace.seconds[-1]}
-    for against, spent in costs.items():
+    costs: tuple[tuple[Axis, float], ...] = (
+        ("evaluations", len(trace)),
+        ("tokens", trace.tokens[-1]),
+        ("seconds", trace.seconds[-1]),
+    )
+    for against, spent in costs:
         if spent <= 0:
             continue
         figure = plot_searches(

@@ -126,7 +126,7 @@ def _record(folder: RunFolder) -> dict[str, Any]:
             f"Expected 'provenance' in {folder.config} to hold one value for each name, but it does not. "
             "The file was edited; restore it."
         )
-    return record  # type: ignore[no-any-return]
+    return record
 
 
 def _n_measured(folder: RunFolder) -> int:

@@ -245,6 +245,29 @@ def test_a_search_without_a_success_has_a_page_too(run, tmp_path):
         assert words in page.text
 
 
+def test_a_search_that_succeeds_late_is_drawn_from_there(run, tmp_path):
+    (run / "report.json").unlink()
+    (run / "scales.json").unlink()
+    header, *lines = (run / "journal.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    records = [record for record in records if record["status"] == "ok"][:5]
+    assert len(records) == 5
+    for record in records[:4]:
+        record.update(status="failed", values=[], scores=[], error="Traceback", seconds=0.0)
+        del record["tokens"]
+    (run / "journal.jsonl").write_text("\n".join([header, *map(json.dumps, records), ""]))
+    page = written(run, tmp_path / "report.html")
+    assert page.pictures == ALWAYS
+    assert f"{records[4]['values'][0]:.6g} nats per token" in page.text
+    # Without their cost there is nothing to draw against it.
+    for record in records:
+        record.pop("tokens", None)
+    (run / "journal.jsonl").write_text("\n".join([header, *map(json.dumps, records), ""]))
+    page = written(run, tmp_path / "report.html")
+    assert page.pictures == [name for name in ALWAYS if name != "convergence-tokens"]
+    assert "not in the journal" in page.text
+
+
 def test_the_command_writes_into_the_run_and_says_what_is_missing(run):
     result = CliRunner().invoke(app, ["report", str(run), "--no-drift"])
     assert result.exit_code == 0, result.output
