@@ -17,9 +17,10 @@ test: $(VENV)/installed-dev  ## run the tests on the installed package
 test-ray: $(VENV)/installed-dev  ## run the tests that start Ray clusters, which need a machine with time for them
 	LPES_EVO_RAY=1 $(BIN)/pytest tests/workers/ray_test.py tests/workers/conformance_test.py
 
-test-oldest: $(VENV)/installed-dev  ## run the tests of the patch on the oldest supported transformers
+test-oldest: $(VENV)/installed-dev  ## run the tests of the patch and of the methods on the oldest supported transformers
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
-	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest tests/rope/versions_test.py tests/rope/patch_test.py
+	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest -n 2 --dist loadfile \
+		tests/rope/versions_test.py tests/rope/patch_test.py tests/methods/conformance_test.py
 
 lint: $(VENV)/installed-dev  ## style
 	$(BIN)/ruff check .
