@@ -32,7 +32,7 @@ def test_streams_weigh_by_the_softmax_of_their_largest_logits() -> None:
 def test_groups_of_any_size_give_the_same(llama: Any, combine: str) -> None:
     with AttentionBuckets(combine=combine).apply(llama):
         at_once, steps = logits(llama), decoded(llama)
-    for group in (4, 1):
+    for group in (4, 2, 1):
         with AttentionBuckets(combine=combine, group=group).apply(llama):
             assert close(logits(llama), at_once)
             assert close(decoded(llama), steps)
@@ -52,6 +52,14 @@ def test_a_base_that_is_listed_twice_counts_twice(llama: Any) -> None:
     plain = logits(llama)
     with AttentionBuckets(bases="10000/10000").apply(llama):
         assert close(logits(llama), plain, 1e-6)
+
+
+def test_the_published_sets_are_those_of_the_released_code() -> None:
+    assert BASE_SETS["tool"] == (10000, 17500, 18000, 19000, 20000, 25000)
+    assert BASE_SETS["rag"] == (10000, 13000, 16000, 19000, 22000, 25000, 28000)
+    # MoICE adds a base to the first.
+    assert {*BASE_SETS["moice"]} - {*BASE_SETS["tool"]} == {22500}
+    assert len(BASE_SETS["moice"]) == 7
 
 
 def test_published_sets_follow_the_base_of_the_model() -> None:

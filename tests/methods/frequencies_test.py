@@ -24,6 +24,20 @@ def rotary_module(model: Any) -> Any:
     return find_structure(model).rotary_modules[0]
 
 
+def extended(rope_type: str, **settings: Any) -> Any:
+    """Return a model whose config extends positions eightfold already."""
+    parameters = {"rope_type": rope_type, "factor": 8.0, **settings}
+    model = tiny_model("llama")
+    config = copy.deepcopy(model.config)
+    if isinstance(getattr(config, "rope_parameters", None), dict):
+        config.rope_parameters |= parameters
+    else:
+        config.rope_scaling = parameters
+    changed = type(model)(config).eval()
+    changed.load_state_dict(model.state_dict())
+    return changed
+
+
 def wide(**changes: Any) -> Any:
     """Return a model with heads of 128."""
     return tiny_model("llama", num_hidden_layers=1, head_dim=128, **changes)
@@ -50,16 +64,9 @@ def test_interpolation_multiplies_with_scales_on_top(llama: Any) -> None:
 
 
 def test_interpolation_divides_positions_in_front_of_an_extended_rotary_type() -> None:
-    extended = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 16}  # fmt: skip
-    model = tiny_model("llama")
-    config = copy.deepcopy(model.config)
-    if isinstance(getattr(config, "rope_parameters", None), dict):
-        config.rope_parameters |= extended
-    else:
-        config.rope_scaling = extended
-    llama3 = type(model)(config).eval()
-    llama3.load_state_dict(model.state_dict())
+    llama3 = extended(
+        "llama3", low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16
+    )
     divided = copy.deepcopy(llama3)
     rotary_module(divided).inv_freq.div_(1.5)
     with PositionInterpolation(factor=1.5).apply(llama3):
@@ -90,8 +97,11 @@ def test_dynamic_frequencies_are_the_golden_ones_and_those_of_transformers(llama
 
 def test_a_prompt_within_the_window_runs_as_on_the_untouched_model_to_the_end(llama: Any) -> None:
     plain = decoded(llama)
-    with DynamicNtk(factor=4, original=SHORT).apply(llama):
+    with DynamicNtk(factor=4, original=SHORT).apply(llama) as applied:
         assert torch.equal(decoded(llama), plain)
+        # Full recomputation of what crossed the window while decoding.
+        with applied.prompts([SHORT, SHORT]):
+            assert close(logits(llama)[:, SHORT:], plain)
         assert not close(logits(llama), plain[:, -1:], 1e-6)
 
 
@@ -112,6 +122,16 @@ def test_the_original_window_counts_and_not_the_extended_one() -> None:
     assert not close(by_config, plain, 1e-6)
 
 
+@pytest.mark.parametrize("spec", ["ntk:4", "yarn:4", "attention-buckets"])
+def test_a_model_that_is_of_the_dynamic_type_already_is_refused(spec: str) -> None:
+    # Raising max_position_embeddings would switch that type off without a word.
+    model = extended("dynamic")
+    with pytest.raises(
+        UnsupportedModelError, match="rotary type .* but LlamaRotaryEmbedding is of type dynamic"
+    ):
+        enter(make_method(spec), model)
+
+
 def test_rows_of_one_batch_have_their_own_bases(llama: Any) -> None:
     mask = torch.ones_like(IDS)
     mask[0, :-SHORT] = 0
@@ -128,6 +148,8 @@ def test_yarn_frequencies_are_the_golden_ones(llama: Any) -> None:
         module = rotary_module(llama)
         assert torch.allclose(module.inv_freq, torch.tensor([1, 0.0625, 0.0025, 0.00025]), rtol=1e-6)
         assert module.attention_scaling == pytest.approx(1.1386294)
+        cosines, _ = module(torch.zeros(1, 1, 32), torch.tensor([[0]]))
+        assert torch.allclose(cosines, torch.tensor(1.1386294))
     with Yarn(factor=2).apply(llama):
         assert rotary_module(llama).attention_scaling == pytest.approx(1.0693147)
 

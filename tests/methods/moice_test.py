@@ -64,16 +64,18 @@ def test_a_router_that_is_forced_to_an_expert_gives_the_model_with_its_base(llam
         assert close(logits(llama), logits(model), 1e-6)
 
 
-def test_logits_are_those_of_a_reference() -> None:
+@pytest.mark.parametrize("bases", [BASES, (2.5, 1.0, 1.75)])
+def test_logits_are_those_of_a_reference(bases: tuple[float, ...]) -> None:
     model = tiny_model("llama", num_hidden_layers=1, num_key_value_heads=4)
-    routers = new_routers(model, "tiny", BASES, 2, seed=0, trained={}).requires_grad_(False)
+    routers = new_routers(model, "tiny", bases, 2, seed=0, trained={}).requires_grad_(False)
     gates = dict(routers.of(0).named_parameters())
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         positions = torch.arange(query.shape[1])
         outputs = []
         for one, other, content in zip(query, key, value, strict=True):
-            first = rotate(one, positions)
+            # With the first base of the set, which need not be the model's own.
+            first = rotate(one, positions, 10000 * bases[0])
             inner = torch.nn.functional.silu(first @ gates["gate_1.weight"].T) * (
                 first @ gates["gate_3.weight"].T
             )
@@ -81,7 +83,7 @@ def test_logits_are_those_of_a_reference() -> None:
             share = torch.where(share == share.amin(-1, keepdim=True), 0.0, share)
             share = share / share.sum(-1, keepdim=True)
             mixed = torch.zeros_like(content)
-            for number, ratio in enumerate(BASES):
+            for number, ratio in enumerate(bases):
                 scores = rotate(one, positions, 10000 * ratio) @ rotate(other, positions, 10000 * ratio).T
                 hidden = torch.full_like(scores, -torch.inf).triu(1)
                 part = (scores / one.shape[-1] ** 0.5 + hidden).softmax(-1) @ content
@@ -108,21 +110,35 @@ def test_the_balancing_loss_is_constant_where_all_experts_are_kept() -> None:
 
 
 @pytest.mark.parametrize("top_k", [3, 2])
-def test_checkpointing_gives_the_same_gradients(top_k: int) -> None:
+def test_checkpointing_gives_the_same_gradients_in_two_steps(top_k: int) -> None:
     model = tiny_model("llama").requires_grad_(False)
-    found = []
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found: list[list[torch.Tensor]] = []
     for checkpointing in (False, True):
         routers = new_routers(model, "tiny", BASES, top_k, seed=0, trained={})
+        optimiser = torch.optim.AdamW(routers.parameters(), lr=0.01, weight_decay=0.0)
         seen: dict[int, torch.Tensor] = {}
         if checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             model.train()
+        gradients = []
         with mixed_experts(model, routers, Applied(), top_k=top_k, seen=seen):
-            accumulate_gradients(model, texts()[:2], seen, top_k, 0.3)
-        found.append([weight.grad for weight in routers.parameters()])
+            for step in range(2):
+                accumulate_gradients(model, texts()[2 * step : 2 * step + 2], seen, top_k, 0.3)
+                gradients += [
+                    gradient.clone()
+                    for weight in routers.parameters()
+                    if (gradient := weight.grad) is not None
+                ]
+                optimiser.step()
+                optimiser.zero_grad()
+        found.append(gradients)
+    assert len(found[0]) == len(found[1]) == 2 * 3 * 3
     for plain, again in zip(*found, strict=True):
         assert plain.abs().max() > 0
         assert close(again / plain.abs().max(), plain / plain.abs().max())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("checkpointing", [True, False])

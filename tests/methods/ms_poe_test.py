@@ -1,10 +1,13 @@
 """Ms-PoE: ratios, the order of heads, and a reference computed by hand."""
 
+from typing import Any
+
 import pytest
 import torch
-from method_promises import IDS, SHORT, close, logits
+from method_promises import IDS, SHORT, close, decoded, logits
 from reference_model import reference_logits, rotate
 from rope_families import tiny_model
+from rope_promises import padded_batch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.methods import MsPoe, PositionInterpolation
@@ -34,15 +37,20 @@ def sharpness(query: torch.Tensor, key: torch.Tensor) -> list[float]:
     return shares
 
 
+def sharpened(model: Any) -> Any:
+    """Make attention so sharp that the statistics tell the heads, and the prompts, apart."""
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
+        for layer in model.model.layers:
+            weight = layer.self_attn.q_proj.weight
+            weight.copy_(3 * torch.randn(weight.shape))
+    return model
+
+
 @pytest.mark.parametrize("order", ["rank", "released", "normal"])
 @pytest.mark.parametrize("key_heads", [4, 2])
 def test_logits_are_those_of_a_reference(order: str, key_heads: int) -> None:
-    model = tiny_model("llama", num_hidden_layers=1, num_key_value_heads=key_heads)
-    with torch.no_grad(), torch.random.fork_rng():
-        # Sharp attention, so that the statistics tell the heads apart.
-        torch.manual_seed(0)
-        weight = model.model.layers[0].self_attn.q_proj.weight
-        weight.copy_(3 * torch.randn(weight.shape))
+    model = sharpened(tiny_model("llama", num_hidden_layers=1, num_key_value_heads=key_heads))
     numbers_seen = []
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -72,6 +80,43 @@ def test_logits_are_those_of_a_reference(order: str, key_heads: int) -> None:
         assert (
             numbers_seen[0] == {"rank": (2, 0, 3, 1), "released": (1, 3, 0, 2), "normal": (3, 2, 1, 0)}[order]
         )
+
+
+@pytest.mark.parametrize("order", ["rank", "released"])
+def test_the_order_of_heads_is_that_of_the_prompt_of_each_row_to_the_end(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = sharpened(tiny_model("llama", num_key_value_heads=4))
+    dealt: list[list[list[int]]] = []
+
+    def watch(scores: torch.Tensor, order: str) -> torch.Tensor:
+        numbers = head_numbers(scores, order)
+        dealt.append(numbers.tolist())
+        return numbers
+
+    monkeypatch.setattr("lpes_evo.methods._ms_poe.head_numbers", watch)
+    ids, mask = padded_batch()
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with MsPoe(order=order, first_layer=0).apply(model) as applied:
+        both = logits(model, ids, attention_mask=mask, position_ids=positions)
+        in_batch = dealt.copy()
+        # The suite of all methods has attention that is too even for rows to differ in their order.
+        assert any(first != second for first, second in in_batch)
+        dealt.clear()
+        alone = logits(model, ids[:1, -SHORT:]), logits(model, ids[1:])
+        assert [[one[0], other[0]] for one, other in zip(dealt[:3], dealt[3:], strict=True)] == in_batch
+        assert close(both[0, -SHORT:], alone[0][0])
+        assert close(both[1], alone[1][0])
+        dealt.clear()
+        steps = decoded(model)
+        of_prompts = dealt.copy()
+        assert len(of_prompts) == 3  # one choice in each layer, and none while decoding
+        dealt.clear()
+        by_all = logits(model)
+        assert dealt != of_prompts
+        assert not close(by_all[:, SHORT:], steps)
+        with applied.prompts([SHORT, SHORT]):
+            assert close(logits(model)[:, SHORT:], steps)
 
 
 def test_equal_ratios_are_one_ratio() -> None:
