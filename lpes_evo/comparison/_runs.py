@@ -40,7 +40,7 @@ def read_runs(paths: Sequence[Path]) -> Runs:
         The runs.
 
     Raises:
-        ConfigError: There are none, or they differ in more than the seed.
+        ConfigError: There are none, they differ in more than the seed, or two have the same seed.
         JournalError: A folder holds no run, or its journal no evaluation.
     """
     folders = [RunFolder(path) for path in paths]
@@ -51,6 +51,12 @@ def read_runs(paths: Sequence[Path]) -> Runs:
         raise ConfigError(
             f"Expected at least one run folder, and runs that differ only in their seed, but got {len(paths)} with "
             "other differences. Draw them one by one, or compare them with 'lpes-evo compare'."
+        )
+    seeds = [config.seed for config in configs]
+    if len(set(seeds)) != len(seeds):
+        raise ConfigError(
+            f"Expected every run to have a seed of its own, but got {', '.join(map(str, seeds))}. "
+            "The same search twice would narrow the intervals; name each run once."
         )
     traces = tuple(read_trace(folder.journal, folder.path.name) for folder in folders)
     # The last control point is pinned to the last layer.

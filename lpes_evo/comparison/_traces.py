@@ -22,6 +22,9 @@ Axis = Literal["evaluations", "tokens", "seconds"]
 _FORMAT = "lpes-evo/journal"
 _N_RESAMPLES = 10_000
 _N_MARKS = 200
+# What no search costs; ticks of a picture and sums stay exact below it.
+_MOST_COST = 1e15
+_MOST_COORDINATE = 1e6
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,11 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
             continue
         n_tokens += evaluation.tokens
         n_seconds += evaluation.seconds
+        if max(n_tokens, n_seconds) > _MOST_COST:
+            raise JournalError(
+                f"Expected tokens and seconds of at most {_MOST_COST:g} in all, but {path} goes beyond under key "
+                f"{record['key']!r:.60}. The journal was edited; restore it."
+            )
         if record["key"].startswith(GradientProbe.KEY_PREFIX):
             continue
         fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else np.nan)
@@ -179,11 +187,14 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 def _points(record: dict[str, Any], path: Path) -> list[list[float]]:
     points = record.get("control_points")
+    # Coordinates are layers and scales; larger whole numbers may have no place in an array.
     is_sound = isinstance(points, list) and all(
-        isinstance(point, list) and len(point) == 2 and all(type(value) in (int, float) for value in point)
+        isinstance(point, list)
+        and len(point) == 2
+        and all(type(value) in (int, float) and abs(value) <= _MOST_COORDINATE for value in point)
         for point in points
     )
-    if not is_sound or not points or not np.isfinite(np.array(points, dtype=np.float64)).all():
+    if not is_sound or not points:
         raise JournalError(
             f"Expected control points under key {record['key']!r:.60} of {path}, but got {points!r:.60}. "
             "The journal was edited; restore it."

@@ -73,14 +73,11 @@ def write_page(
         ScalesError: ``scales.json`` is not valid, or drift or model are those of other scales.
         ConfigError: The configuration of the run or the drift is not valid.
         ModelError: The model, of which drift is to be measured, cannot be loaded.
-        StorageError: The file cannot be written.
+        StorageError: The file cannot be written, or is there and is no page.
     """
     path = output if output is not None else run / "report.html"
     contents = read_run(run)
-    if path.is_dir():
-        raise StorageError(
-            f"Expected a file to write the page to, but {path} is a folder. Name a file in it."
-        )
+    _check_replaceable(path)
     # Drift can take long, and would be lost on a page that cannot be written.
     make_folder(path.parent)
     summary = None
@@ -94,6 +91,36 @@ def write_page(
     # Paths and edited files can hold halves of characters, which UTF-8 has no bytes for.
     write_atomic(path, page.encode(errors="backslashreplace"))
     return Page(path, missing)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace what is no page, such as a journal or a device.
+
+    Raises:
+        StorageError: Something is there and is no HTML, or it cannot be looked at.
+    """
+    is_page = True
+    try:
+        is_folder = path.is_dir()
+        if path.exists() and not is_folder:
+            is_page = path.is_file()
+            if is_page:
+                with path.open("rb") as file:
+                    is_page = file.read(64).lstrip().lower().startswith(b"<!doctype html>")
+    except OSError as error:
+        raise StorageError(
+            f"Expected a file to write the page to, but the system said of {path}: {error.strerror}. "
+            "Name another --output."
+        ) from error
+    if is_folder:
+        raise StorageError(
+            f"Expected a file to write the page to, but {path} is a folder. Name a file in it."
+        )
+    if not is_page:
+        raise StorageError(
+            f"Expected a new file or an earlier page to replace, but {path} is something else, which would be lost. "
+            "Name another --output."
+        )
 
 
 def _missing(run: RunContents, drift: dict[str, Any] | None) -> tuple[str, ...]:

@@ -210,6 +210,8 @@ def test_the_convergence_of_a_run_is_drawn_from_its_folder(finished, tmp_path):
     RunFolder(tmp_path / "other").create(load_config(overrides={"search.generations": 3}))
     result = invoke("convergence", tmp_path / "run-0", tmp_path / "other")
     assert "differ only in their seed" in str(result.exception)
+    result = invoke("convergence", tmp_path / "run-0", tmp_path / "run-0", "--output", output)
+    assert "Expected every run to have a seed of its own, but got 0, 0" in str(result.exception)
 
 
 def test_nothing_heavy_is_loaded_before_it_is_used(tmp_path):

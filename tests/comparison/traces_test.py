@@ -78,6 +78,9 @@ def test_a_gradient_is_no_evaluation_but_its_cost_counts_for_the_next(tmp_path):
         (["nonsense"], HEADER, "line 2 of .* but got b'nonsense'"),
         ([line("a", 1.0, control_points=[[0.0]])], HEADER, "Expected control points under key 'a'"),
         ([line("a", 1.0, control_points=[[0, float("nan")], [3, 1]])], HEADER, "Expected control points"),
+        ([line("a", 1.0, y=10**400)], HEADER, "Expected control points"),
+        ([line("a", 1.0, tokens=10**400)], HEADER, "tokens and seconds of at most .* under key 'a'"),
+        ([line("a", 1.0, seconds=1e300)], HEADER, "tokens and seconds of at most .* under key 'a'"),
         ([line("a", 1.0, status="odd")], HEADER, "key a: Expected finite values"),
         (
             [line("a", 1.0), line("b", 1.0, control_points=[[0, 1], [1, 1], [3, 1]])],

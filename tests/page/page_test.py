@@ -338,6 +338,22 @@ def test_a_page_that_cannot_be_written_is_refused_before_drift_is_measured(run):
     assert not (run / "drift").exists()
 
 
+@pytest.mark.parametrize("name", ["journal.jsonl", "config.yaml", ".lock"])
+def test_a_page_replaces_no_file_but_a_page(run, name):
+    before = (run / name).read_bytes()
+    with pytest.raises(StorageError, match="or an earlier page to replace, but .* is something else"):
+        write_page(run, run / name, drift=None)
+    assert (run / name).read_bytes() == before
+    assert write_page(run, run / "page.html", drift=None) == write_page(run, run / "page.html", drift=None)
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(run):
+    with pytest.raises(
+        StorageError, match=r"Expected a file to write the page to, but the system said of .*too long"
+    ):
+        write_page(run, run / ("x" * 300), drift=None)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
