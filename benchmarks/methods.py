@@ -6,17 +6,21 @@ prompt and answer, on which ``lpes-evo train-moice`` trains routers.
 ``python benchmarks/methods.py choose CONFIG SPEC...`` scores these examples under every spec (see docs/methods.md) and
 prints nats per token of the right answers and accuracy, by method the best one by nats, and the ``--methods`` of an
 evaluation of them all. Scores are kept in ``--output``, so it can be stopped and started again, also with more specs.
+
+``python benchmarks/methods.py pairs FOLDER`` reads a finished evaluation of one task and prints LPES minus every other
+method with the paired 95 % bootstrap interval over texts.
 """
 
 import argparse
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from lpes_evo import Journal, load_config, load_model
 from lpes_evo.job import draw_examples
 from lpes_evo.methods import make_method, score_row_by_row
-from lpes_evo.problems import encode_examples, score_answers, sharing_is_sound
+from lpes_evo.problems import encode_examples, paired_difference, score_answers, sharing_is_sound
 
 SPECS = [
     "baseline",
@@ -90,6 +94,24 @@ def score(model: Any, spec: str, rows: Any) -> dict[str, float]:
     return {"fitness": float(scores.log_probability.mean()), "accuracy": float(scores.correct.mean())}
 
 
+def pairs(options: argparse.Namespace) -> None:
+    """Print LPES minus every other arm of an evaluation of one task, on the same examples."""
+    lines = (options.folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+    scores: dict[str, dict[str, float]] = {}
+    for record in map(json.loads, lines):
+        arm, _, example = record["key"].split("/", 2)
+        scores.setdefault(unquote(arm), {})[example] = record["score"][0]
+    print("| LPES minus | difference | n |\n|---|---|---|")
+    ours = scores.pop("lpes")
+    for arm, theirs in scores.items():
+        ids = sorted(ours)
+        # The last part of an id is the position; what stands before it is the text.
+        difference, low, high = paired_difference(
+            [ours[id_] for id_ in ids], [theirs[id_] for id_ in ids], [id_.rpartition("/")[0] for id_ in ids]
+        )
+        print(f"| `{arm}` | {difference:+.3f} [{low:+.3f}, {high:+.3f}] | {len(ids)} |")
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(
@@ -103,6 +125,9 @@ def main() -> None:
         command.add_argument("--output", type=Path, default=Path(output))
         if name == "choose":
             command.add_argument("specs", nargs="*", help="methods to try; a list of common ones by default")
+    command = commands.add_parser("pairs")
+    command.set_defaults(work=pairs)
+    command.add_argument("folder", type=Path, help="folder of the evaluation")
     options = parser.parse_args()
     options.work(options)
 
