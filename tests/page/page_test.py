@@ -310,7 +310,7 @@ def replaced(name, before, after):
         (no_lines, JournalError, "but it holds 0 evaluations"),
         (replaced("journal.jsonl", '{"key"', '{"kye"'), JournalError, "Expected line 2 of"),
         (replaced("journal.jsonl", '"status": "ok"', '"status": "no"'), JournalError, "but got status 'no'"),
-        (replaced("journal.jsonl", "[5.0, ", "[999999999.0, "), JournalError, "to be over 6 layers"),
+        (replaced("journal.jsonl", "[5.0, ", "[900000.0, "), JournalError, "to be over 6 layers"),
         (replaced("journal.jsonl", "[[0.0, ", "[[1.0, "), JournalError, "to draw curves over 6 layers"),
         (replaced("config.yaml", "n_layers: 6", "n_layers: 7"), JournalError, "to be over 7 layers"),
         (replaced("config.yaml", "dtype: float32", "dtype: [1]"), JournalError, "one value for each name"),
