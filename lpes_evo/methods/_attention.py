@@ -109,8 +109,7 @@ class AttentionCall:
         return self._rotate(self.key, cosines[..., start:, :], sines[..., start:, :])
 
     def _rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-        rotation = self.rotation.on(states.device)
-        return rotation.rotate(states, *rotation.widen(cosines.to(states.device), sines.to(states.device)))
+        return self.rotation.rotate(states, cosines.to(states.device), sines.to(states.device))
 
 
 class _CarriedTables(tuple[torch.Tensor, ...]):

@@ -99,15 +99,19 @@ class MsPoe(Method):
         }
 
     def _attend(self, call: "AttentionCall") -> "torch.Tensor":
-        cosines, sines = call.tables
         if call.layer < self.first_layer:
             # The first tables are those of the ratio 1.
-            own = cosines[0][:, None], sines[0][:, None]
+            own = tuple(table[0][:, None] for table in call.tables)
             return call.run(call.rotate_query(*own), call.rotate_key(*own))
-        numbers = self._numbers(call)
-        of_keys = tuple(_pick(table, numbers + 1) for table in (cosines, sines))
+        numbers = self._numbers(call) + 1
         per_group = call.rotation.n_heads // call.rotation.n_key_heads
-        of_queries = tuple(table.repeat_interleave(per_group, dim=1) for table in of_keys)
+        n_queries = call.query.shape[-2]
+        # While decoding there are many keys and one query.
+        of_queries = (
+            _pick(table[..., -n_queries:, :], numbers.repeat_interleave(per_group, dim=1))
+            for table in call.tables
+        )
+        of_keys = (_pick(table, numbers) for table in call.tables)
         return call.run(call.rotate_query(*of_queries), call.rotate_key(*of_keys))
 
     def _numbers(self, call: "AttentionCall") -> "torch.Tensor":

@@ -3,70 +3,77 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
 
 from lpes_evo.errors import UnsupportedModelError
 
-__all__ = ["Rotation", "find_rotation", "n_probes", "probe_tables"]
+__all__ = ["Rotation", "Run", "find_rotation", "n_probes", "probe_tables"]
 
 _TOLERANCE = 0.02
 """Largest error of an explained dimension, relative to its size; bfloat16 needs half of it."""
+_MANY = 4
+"""Runs of one sign beyond which indices are simpler."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Dimensions of a head that rotate alike: ``x[dims] cos[cosine] + sign x[partner] sin[sine]``.
+
+    Each of the four is a slice, or indices where the dimensions follow no rule; indices are copied one by one, which
+    takes many times as long as a slice.
+
+    Attributes:
+        dims: Dimensions of the head.
+        partner: Dimension that is mixed into each.
+        cosine: Column of the cosine table of each.
+        sine: Column of the sine table of each.
+        sign: 1 or -1.
+    """
+
+    dims: slice | torch.Tensor
+    partner: slice | torch.Tensor
+    cosine: slice | torch.Tensor
+    sine: slice | torch.Tensor
+    sign: int
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """The rotation of one attention layer, ``x * cos + sign * x[partner] * sin`` in each dimension of a head.
+    """The rotation of one attention layer.
 
     Attributes:
-        cosine: Column of the cosine table of each dimension, ``(head_dim,)``.
-        sine: Column of the sine table of each dimension, ``(head_dim,)``.
-        partner: Dimension that is mixed in, ``(head_dim,)``.
-        sign: Its sign; zero where a dimension is not rotated, ``(head_dim,)``.
+        runs: The dimensions that rotate; others are left as they are.
+        rotates_all: Whether there are no others.
+        head_dim: Size of a head.
         n_heads: Query heads.
         n_key_heads: Key heads.
     """
 
-    cosine: torch.Tensor
-    sine: torch.Tensor
-    partner: torch.Tensor
-    sign: torch.Tensor
+    runs: tuple[Run, ...]
+    rotates_all: bool
+    head_dim: int
     n_heads: int
     n_key_heads: int
-
-    @property
-    def head_dim(self) -> int:
-        """Size of a head."""
-        return len(self.sign)
-
-    def on(self, device: torch.device) -> Rotation:
-        """Return the rotation with its indices on a device."""
-        if self.sign.device == device:
-            return self
-        names = ("cosine", "sine", "partner", "sign")
-        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in names})
-
-    def widen(self, cosines: torch.Tensor, sines: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return tables ``(..., head_dim)`` of tables ``(..., width)``: one factor for every dimension of a head."""
-        sign = self.sign.to(cosines.dtype)
-        # Where nothing is rotated, the tables are those of the angle zero.
-        wide = torch.where(self.sign != 0, cosines[..., self.cosine], torch.ones_like(sign))
-        return wide, sines[..., self.sine] * sign
 
     def rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
         """Rotate queries or keys.
 
         Args:
             states: Unrotated states, ``(batch, heads, length, head_dim)``.
-            cosines: Widened cosines that broadcast to the states.
-            sines: Widened sines, signs included.
+            cosines: Cosines as the layer takes them, ``(..., width)``, whose other axes broadcast to the states.
+            sines: Sines likewise.
 
         Returns:
             The rotated states.
         """
-        return states * cosines + states[..., self.partner] * sines
+        rotated = torch.empty_like(states) if self.rotates_all else states.clone()
+        for run in self.runs:
+            turned = states[..., run.dims] * cosines[..., run.cosine]
+            mixed = states[..., run.partner] * sines[..., run.sine]
+            rotated[..., run.dims] = turned.add_(mixed) if run.sign > 0 else turned.sub_(mixed)
+        return rotated
 
 
 def n_probes(width: int) -> int:
@@ -126,8 +133,43 @@ def find_rotation(queries: torch.Tensor, keys: torch.Tensor, width: int, name: s
             f"Expected queries and keys that are rotated pair by pair, but {name} does otherwise with its rotary "
             "tables. This method does not go with the architecture; use lpes or pi."
         )
-    cosine, sine, partner, sign = of_queries
-    return Rotation(cosine, sine, partner, sign, queries.shape[1], keys.shape[1]) if sign.any() else None
+    cosine, sine, partner, sign = (column.tolist() for column in of_queries)
+    if not any(sign):
+        return None
+    rows = {1: [], -1: []}  # type: dict[int, list[tuple[int, ...]]]
+    for row in zip(range(len(sign)), partner, cosine, sine, sign, strict=True):
+        if row[-1]:
+            rows[row[-1]].append(row[:-1])
+    runs = tuple(run for kind, found in rows.items() for run in _runs(found, kind, queries.device))
+    return Rotation(runs, all(sign), len(sign), queries.shape[1], keys.shape[1])
+
+
+def _runs(rows: list[tuple[int, ...]], sign: int, device: torch.device) -> list[Run]:
+    """Return the runs of dimensions of one sign, each given with its partner and its columns, ascending."""
+    left, runs = rows, []
+    while left and len(runs) < _MANY:
+        run = max((_progression(left, stride) for stride in (1, 2)), key=len)
+        ends = zip(run[0], run[-1], strict=True)
+        step = max(1, len(run) - 1)
+        runs.append(Run(*(slice(a, b + 1, max(1, (b - a) // step)) for a, b in ends), sign))
+        left = [row for row in left if row not in run]
+    if left:
+        columns = (torch.tensor(column, device=device) for column in zip(*rows, strict=True))
+        return [Run(*columns, sign)]
+    return runs
+
+
+def _progression(rows: list[tuple[int, ...]], stride: int) -> list[tuple[int, ...]]:
+    """Return the longest stretch from the first row on in which every column grows evenly, dimensions by a stride."""
+    by_dimension = {row[0]: row for row in rows}
+    run, steps = [rows[0]], None
+    while (following := by_dimension.get(run[-1][0] + stride)) is not None:
+        found = tuple(later - earlier for earlier, later in zip(run[-1], following, strict=True))
+        if min(found) < 1 or steps not in (None, found):
+            break
+        steps = found
+        run.append(following)
+    return run
 
 
 def _explain(states: torch.Tensor, width: int) -> tuple[torch.Tensor, ...] | None:
