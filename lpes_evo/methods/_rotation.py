@@ -136,7 +136,7 @@ def find_rotation(queries: torch.Tensor, keys: torch.Tensor, width: int, name: s
     cosine, sine, partner, sign = (column.tolist() for column in of_queries)
     if not any(sign):
         return None
-    rows = {1: [], -1: []}  # type: dict[int, list[tuple[int, ...]]]
+    rows: dict[int, list[tuple[int, ...]]] = {1: [], -1: []}
     for row in zip(range(len(sign)), partner, cosine, sine, sign, strict=True):
         if row[-1]:
             rows[row[-1]].append(row[:-1])
@@ -146,16 +146,20 @@ def find_rotation(queries: torch.Tensor, keys: torch.Tensor, width: int, name: s
 
 def _runs(rows: list[tuple[int, ...]], sign: int, device: torch.device) -> list[Run]:
     """Return the runs of dimensions of one sign, each given with its partner and its columns, ascending."""
-    left, runs = rows, []
+    left = rows
+    runs: list[Run] = []
     while left and len(runs) < _MANY:
         run = max((_progression(left, stride) for stride in (1, 2)), key=len)
-        ends = zip(run[0], run[-1], strict=True)
         step = max(1, len(run) - 1)
-        runs.append(Run(*(slice(a, b + 1, max(1, (b - a) // step)) for a, b in ends), sign))
+        dims, partner, cosine, sine = (
+            slice(first, last + 1, max(1, (last - first) // step))
+            for first, last in zip(run[0], run[-1], strict=True)
+        )
+        runs.append(Run(dims, partner, cosine, sine, sign))
         left = [row for row in left if row not in run]
     if left:
-        columns = (torch.tensor(column, device=device) for column in zip(*rows, strict=True))
-        return [Run(*columns, sign)]
+        columns = [torch.tensor(column, device=device) for column in zip(*rows, strict=True)]
+        return [Run(columns[0], columns[1], columns[2], columns[3], sign)]
     return runs
 
 
