@@ -18,6 +18,7 @@ from lpes_evo import Journal, Search, SearchSettings, drive
 from lpes_evo.comparison import ANALYTIC, Arena, ModelArena, Trace, read_trace, standings
 from lpes_evo.config import load_config
 from lpes_evo.job import JobSpec
+from lpes_evo.loop import JOURNAL_FORMAT
 from lpes_evo.workers import make_pool
 
 _DEFAULT = "ga"
@@ -50,7 +51,7 @@ def searched(arena: Arena, changes: Mapping[str, Any], seed: int, n_evaluations:
     )
     search = Search(arena.space, settings, seed=seed)
     header = {
-        "format": "lpes-evo/journal",
+        "format": JOURNAL_FORMAT,
         "version": 1,
         **arena.identity(),
         "seed": seed,

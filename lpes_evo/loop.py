@@ -18,6 +18,9 @@ from lpes_evo.probe import GradientProbe
 from lpes_evo.progress import Reporter
 from lpes_evo.search import Search
 
+JOURNAL_FORMAT = "lpes-evo/journal"
+"""What the header of the journal of a search has under ``format``."""
+
 
 def drive(
     search: Search, evaluator: Evaluator, journal: Journal | None = None, reporter: Reporter | None = None

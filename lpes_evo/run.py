@@ -13,7 +13,7 @@ from lpes_evo.evaluator import Evaluator
 from lpes_evo.folder import RunFolder
 from lpes_evo.job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.journal import Journal
-from lpes_evo.loop import drive, read_evaluation
+from lpes_evo.loop import JOURNAL_FORMAT, drive, read_evaluation
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
@@ -88,7 +88,7 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
     _say_what_is_searched(job, pool.n_workers, reporter)
     _record_provenance(job, folder)
     try:
-        with Journal(folder.journal, {"format": "lpes-evo/journal", "version": 1, **job.identity}) as journal:
+        with Journal(folder.journal, {"format": JOURNAL_FORMAT, "version": 1, **job.identity}) as journal:
             search = _search(job, pool, journal, reporter)
         scales = _scales(job, search)
         scales.save(folder.scales)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpes_evo import provenance
-from lpes_evo._files import to_json, write_atomic
+from lpes_evo._files import make_folder, to_json, write_atomic
 from lpes_evo.comparison._arenas import ANALYTIC, MODEL, Arena, ModelArena
 from lpes_evo.comparison._config import ComparisonConfig, ComparisonFolder
 from lpes_evo.comparison._contestants import CONTESTANTS, Contestant, ablations
@@ -24,10 +24,10 @@ from lpes_evo.comparison._pictures import (
 from lpes_evo.comparison._standings import standings
 from lpes_evo.comparison._tables import to_markdown
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
-from lpes_evo.errors import ConfigError, StorageError
+from lpes_evo.errors import ConfigError
 from lpes_evo.job import JobSpec
 from lpes_evo.journal import Journal
-from lpes_evo.loop import drive
+from lpes_evo.loop import JOURNAL_FORMAT, drive
 from lpes_evo.plots import save_pictures
 from lpes_evo.progress import Reporter
 from lpes_evo.search import Search
@@ -168,13 +168,7 @@ def _meet(
 
 def _search(config: ComparisonConfig, arena: Arena, contestant: Contestant, seed: int, path: Path) -> Search:
     """Run one search to its end, answering from its journal what is known."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"Expected to make the folder {path.parent}, but the system said: {error.strerror}. "
-            "Choose a folder you may write to."
-        ) from error
+    make_folder(path.parent)
     space = contestant.space_of(arena.space)
     settings = contestant.settings(config.search, config.n_evaluations)
     evaluator = arena.evaluator(space, settings, seed)
@@ -193,7 +187,7 @@ def _search(config: ComparisonConfig, arena: Arena, contestant: Contestant, seed
 
 
 def _header(arena: Arena) -> dict[str, Any]:
-    return {"format": "lpes-evo/journal", "version": 1, **arena.identity()}
+    return {"format": JOURNAL_FORMAT, "version": 1, **arena.identity()}
 
 
 def _draw_searches(

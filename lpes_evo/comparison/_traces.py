@@ -12,14 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import ConfigError, JournalError
-from lpes_evo.loop import read_evaluation
+from lpes_evo.evaluation import Evaluation
+from lpes_evo.loop import JOURNAL_FORMAT, read_evaluation
 from lpes_evo.operators import CurveSpace
 from lpes_evo.probe import GradientProbe
 
 FloatArray = npt.NDArray[np.float64]
 Axis = Literal["evaluations", "tokens", "seconds"]
+Kind = Literal["evaluation", "gradient", "repeated"]
+"""What a line of a journal is; a failure that stopped a run answers nothing, and its curve comes again."""
 
-_FORMAT = "lpes-evo/journal"
 _N_RESAMPLES = 10_000
 _N_MARKS = 200
 # What no search costs; ticks of a picture and sums stay exact below it.
@@ -127,10 +129,8 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     """
     fitness, tokens, seconds, points = [], [], [], []
     n_tokens, n_seconds = 0, 0.0
-    for record in _records(path):
-        evaluation = read_evaluation(record, path)
-        # Failures that stopped a run answer nothing; their curves come again.
-        if evaluation.status == "failed" and record["key"].startswith("failed "):
+    for kind, record, evaluation in read_steps(path):
+        if kind == "repeated":
             continue
         n_tokens += evaluation.tokens
         n_seconds += evaluation.seconds
@@ -139,7 +139,7 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
                 f"Expected tokens and seconds of at most {_MOST_COST:g} in all, but {path} goes beyond under key "
                 f"{record['key']!r:.60}. The journal was edited; restore it."
             )
-        if record["key"].startswith(GradientProbe.KEY_PREFIX):
+        if kind == "gradient":
             continue
         fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else np.nan)
         tokens.append(n_tokens)
@@ -159,6 +159,25 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     )
 
 
+def read_steps(path: Path) -> Iterator[tuple[Kind, dict[str, Any], Evaluation]]:
+    """Yield what a search has finished, line by line: what it is, its record, and what it came to.
+
+    Args:
+        path: A journal.
+
+    Raises:
+        JournalError: The file cannot be read, or a line is not that of the journal of a search.
+    """
+    for record in _records(path):
+        evaluation = read_evaluation(record, path)
+        kind: Kind = "evaluation"
+        if evaluation.status == "failed" and record["key"].startswith("failed "):
+            kind = "repeated"
+        elif record["key"].startswith(GradientProbe.KEY_PREFIX):
+            kind = "gradient"
+        yield kind, record, evaluation
+
+
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the finished lines of a journal."""
     try:
@@ -174,12 +193,12 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             line = None
         is_sound = isinstance(line, dict) and (
-            line.get("format") == _FORMAT if number == 1 else isinstance(line.get("key"), str)
+            line.get("format") == JOURNAL_FORMAT if number == 1 else isinstance(line.get("key"), str)
         )
         if not is_sound:
             raise JournalError(
-                f"Expected line {number} of {path} to be of a journal of format {_FORMAT!r}, but got {raw[:60]!r}. "
-                "Choose the journal.jsonl of a search."
+                f"Expected line {number} of {path} to be of a journal of format {JOURNAL_FORMAT!r}, but got "
+                f"{raw[:60]!r}. Choose the journal.jsonl of a search."
             )
         if number > 1:
             yield line

@@ -1,12 +1,10 @@
 """What a search cost, from its journal."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 
-from lpes_evo.loop import read_evaluation
+from lpes_evo.comparison._traces import read_steps
 from lpes_evo.page._run import RunContents
-from lpes_evo.probe import GradientProbe
 
 
 @dataclass(frozen=True)
@@ -41,21 +39,17 @@ def read_cost(run: RunContents) -> Cost:
     Raises:
         JournalError: A line is not a valid evaluation.
     """
-    path = run.folder.journal
     counts: Counter[str] = Counter()
     n_left, n_tokens, n_seconds, n_scored, n_examples = len(run.trace), 0, 0.0, 0, 0
-    for raw in path.read_bytes().splitlines()[1:]:
+    for kind, _, evaluation in read_steps(run.folder.journal):
         if not n_left:
             break
-        # `read_run` has found all lines up to here to be sound.
-        record = json.loads(raw)
-        evaluation = read_evaluation(record, path)
-        if evaluation.status == "failed" and record["key"].startswith("failed "):
+        if kind == "repeated":
             counts["repeated"] += 1
             continue
         n_tokens += evaluation.tokens
         n_seconds += evaluation.seconds
-        if record["key"].startswith(GradientProbe.KEY_PREFIX):
+        if kind == "gradient":
             counts["sampled"] += 1
             continue
         counts[evaluation.status] += 1
