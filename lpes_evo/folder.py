@@ -150,3 +150,26 @@ class RunFolder(WorkFolder):
                 f"Expected a run folder with config.yaml, but {self.path} has none. Check the path."
             )
         return load_config(file=self.config)
+
+    def load_record(self) -> dict[str, Any]:
+        """Return where and with what the run was made; empty in one that never got so far.
+
+        Returns:
+            The values of `lpes_evo.provenance.describe`.
+
+        Raises:
+            JournalError: The folder holds no run, or the record was edited.
+            ConfigError: The configuration is not valid.
+        """
+        self.load_config()
+        record = yaml.safe_load(self.config.read_text(encoding="utf-8")).get("provenance") or {}
+        versions = record.get("versions", {}) if isinstance(record, dict) else None
+        plain = [*record.values(), *versions.values()] if isinstance(versions, dict) else [None, []]
+        if not all(
+            value is versions or value is None or isinstance(value, (str, int, float)) for value in plain
+        ):
+            raise JournalError(
+                f"Expected 'provenance' in {self.config} to hold one value for each name, but it does not. "
+                "The file was edited; restore it."
+            )
+        return record  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from pathlib import Path
 from lpes_evo.comparison._arenas import UNITS
 from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
-from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.errors import ConfigError, CurveError, JournalError
 from lpes_evo.folder import RunFolder
 from lpes_evo.operators import CurveSpace
 from lpes_evo.plots import save_pictures
@@ -41,7 +41,8 @@ def read_runs(paths: Sequence[Path]) -> Runs:
 
     Raises:
         ConfigError: There are none, they differ in more than the seed, or two have the same seed.
-        JournalError: A folder holds no run, or its journal no evaluation.
+        JournalError: A folder holds no run, or its journal no evaluation, or curves over other layers than those of
+            the run's model.
     """
     folders = [RunFolder(path) for path in paths]
     configs = [folder.load_config() for folder in folders]
@@ -66,13 +67,32 @@ def read_runs(paths: Sequence[Path]) -> Runs:
             f"Expected runs on models of one depth, but got {', '.join(map(str, sorted(depths)))} layers. "
             "Draw them one by one."
         )
-    config = configs[0]
+    config, n_layers = configs[0], depths.pop()
+    space = config.curve.space(n_layers)
+    for folder, trace in zip(folders, traces, strict=True):
+        _check_curves(folder, trace, space)
     return Runs(
         traces,
-        config.curve.space(depths.pop()),
+        space,
         config.search.population_size,
         UNITS[config.task.metric],
     )
+
+
+def _check_curves(folder: RunFolder, trace: Trace, space: CurveSpace) -> None:
+    """Refuse a journal whose control points draw no curves over the layers of the run's model."""
+    n_layers = folder.load_record().get("n_layers", space.n_layers)
+    if n_layers != space.n_layers:
+        raise JournalError(
+            f"Expected the curves in {folder.journal} to be over {n_layers} layers, as {folder.config} says of the "
+            f"model, but they are over {space.n_layers}. One of the files was edited; restore it."
+        )
+    try:
+        space.decode(trace.points)
+    except CurveError as error:
+        raise JournalError(
+            f"Expected the control points in {folder.journal} to draw curves over {n_layers} layers: {error}"
+        ) from error
 
 
 def draw_runs(runs: Runs, output: Path) -> list[Path]:

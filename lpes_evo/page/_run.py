@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from lpes_evo.comparison import Runs, Trace, read_runs
 from lpes_evo.config import RunConfig
-from lpes_evo.errors import CurveError, JournalError, ScalesError
+from lpes_evo.errors import JournalError, ScalesError
 from lpes_evo.folder import RunFolder
 from lpes_evo.job import config_hash
 from lpes_evo.operators import BezierGenome
@@ -85,8 +84,7 @@ def read_run(path: Path) -> RunContents:
             f"Expected a run whose search has begun, but there is no {folder.journal} yet. "
             f"Go on with 'lpes-evo search --resume {path}'."
         )
-    runs, record = read_runs([path]), _record(folder)
-    _check_curves(folder, runs, record)
+    runs = read_runs([path])
     scales = load_scales(folder.scales, n_layers=runs.space.n_layers) if folder.scales.is_file() else None
     summary = load_report(folder.report) if folder.report.is_file() else None
     if summary is not None and (
@@ -96,37 +94,7 @@ def read_run(path: Path) -> RunContents:
             f"Expected the scales measured in {folder.report} to be those of {folder.scales}, but they are not. "
             f"Write both again with 'lpes-evo search --resume {path}'."
         )
-    return RunContents(folder, config, record, runs, scales, summary, _n_measured(folder))
-
-
-def _check_curves(folder: RunFolder, runs: Runs, record: dict[str, Any]) -> None:
-    """Refuse a journal whose control points draw no curves over the layers of the run's model."""
-    n_layers = runs.space.n_layers
-    if record.get("n_layers", n_layers) != n_layers:
-        raise JournalError(
-            f"Expected the curves in {folder.journal} to be over {record['n_layers']} layers, as {folder.config} "
-            f"says of the model, but they are over {n_layers}. One of the files was edited; restore it."
-        )
-    try:
-        for trace in runs.traces:
-            runs.space.decode(trace.points)
-    except CurveError as error:
-        raise JournalError(
-            f"Expected the control points in {folder.journal} to draw curves over {n_layers} layers: {error}"
-        ) from error
-
-
-def _record(folder: RunFolder) -> dict[str, Any]:
-    """Return where a run was made, from the file that `RunFolder.load_config` has found to be sound YAML."""
-    record = yaml.safe_load(folder.config.read_text(encoding="utf-8")).get("provenance") or {}
-    versions = record.get("versions", {}) if isinstance(record, dict) else None
-    plain = [*record.values(), *versions.values()] if isinstance(versions, dict) else [None, []]
-    if not all(value is versions or value is None or isinstance(value, (str, int, float)) for value in plain):
-        raise JournalError(
-            f"Expected 'provenance' in {folder.config} to hold one value for each name, but it does not. "
-            "The file was edited; restore it."
-        )
-    return record
+    return RunContents(folder, config, folder.load_record(), runs, scales, summary, _n_measured(folder))
 
 
 def _n_measured(folder: RunFolder) -> int:
