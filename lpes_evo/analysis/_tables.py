@@ -10,8 +10,8 @@ from lpes_evo.analysis._pictures import arm_label
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NAMES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
-_CLAIMS = {"holds": "yes", "fails": "no", "not shown": "not shown"}
+MEASURE_NAMES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
+CLAIM_WORDS = {"holds": "yes", "fails": "no", "not shown": "not shown"}
 _N_LAYERS_NAMED = 5
 
 
@@ -24,14 +24,14 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
     """
     table = _table(
         "Drift of hidden states, mean over layers (median over vectors and 95 % interval)",
-        ["arm", "n", *_NAMES.values(), "L2 of last layer", "half at"],
+        ["arm", "n", *MEASURE_NAMES.values(), "L2 of last layer", "half at"],
     )
     for name, arm in summary["arms"].items():
         table.add_row(
             arm_label(name),
             str(arm["n_vectors"]),
-            *(_interval(arm["drift"][measure]) for measure in MEASURES),
-            _interval(arm["last_layer"]["relative_l2"]),
+            *(interval_text(arm["drift"][measure]) for measure in MEASURES),
+            interval_text(arm["last_layer"]["relative_l2"]),
             str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
         )
     console.print(table)
@@ -43,7 +43,9 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         if summary["untouched"] is not None:
             rows = {"untouched model": summary["untouched"]} | rows
         for label, row in rows.items():
-            table.add_row(label, _interval(row["log_probability"], n_digits=3), _interval(row["accuracy"]))
+            table.add_row(
+                label, interval_text(row["log_probability"], n_digits=3), interval_text(row["accuracy"])
+            )
         console.print(table)
     table = _table(
         "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
@@ -53,9 +55,9 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         for name, row in rows.items():
             verdict = row["curve_drifts"]
             table.add_row(
-                _NAMES[measure],
+                MEASURE_NAMES[measure],
                 arm_label(name),
-                _interval(row, sign="+"),
+                interval_text(row, sign="+"),
                 f"{row['n_more']} of {row['n_vectors']}",
                 _p(row["p_sources"]),
                 "" if row["p_vectors"] is None else _p(row["p_vectors"]),
@@ -65,17 +67,17 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         table.add_section()
     console.print(table)
     lines = [
-        f"Smooth drifts least, by {_NAMES[measure]}: {_CLAIMS[claim]}"
+        f"Smooth drifts least, by {MEASURE_NAMES[measure]}: {CLAIM_WORDS[claim]}"
         for measure, claim in summary["claim"].items()
     ]
     lines += [
-        f"Smooth without a search, by {_NAMES[measure]}: random vectors minus random curves "
-        f"{_interval(found, sign='+')}, p = {_p(found['p_value'])}"
+        f"Smooth without a search, by {MEASURE_NAMES[measure]}: random vectors minus random curves "
+        f"{interval_text(found, sign='+')}, p = {_p(found['p_value'])}"
         for measure, found in summary["smoothness"].items()
     ]
     if summary["retrieval"] is not None:
         lines += [
-            f"Drift ({_NAMES[measure]}) against {score.replace('_', '-')}, {group}: {_correlation(found)}"
+            f"Drift ({MEASURE_NAMES[measure]}) against {score.replace('_', '-')}, {group}: {_correlation(found)}"
             for measure, groups in summary["retrieval"].items()
             for group, scores in ((_group(name), scores) for name, scores in groups.items())
             for score, found in scores.items()
@@ -117,9 +119,9 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
             table.add_row(
                 f"{row['position']:.3f}",
                 str(row["n"]),
-                _interval(row["untouched"]),
-                _interval(row["scaled"]),
-                _interval(row["difference"], sign="+"),
+                interval_text(row["untouched"]),
+                interval_text(row["scaled"]),
+                interval_text(row["difference"], sign="+"),
             )
         console.print(table)
     lines = [
@@ -162,7 +164,8 @@ def _print_lines(lines: list[str], console: "Console") -> None:
         say(line, console)
 
 
-def _interval(found: dict[str, float], sign: str = "", n_digits: int = 2) -> str:
+def interval_text(found: dict[str, float], sign: str = "", n_digits: int = 2) -> str:
+    """Return a value with its interval as text, with a sign where ``sign`` is ``+``."""
     value, low, high = (f"{found[key]:{sign}.{n_digits}f}" for key in ("value", "low", "high"))
     return f"{value} [{low}, {high}]"
 

@@ -6,13 +6,11 @@ from typing import Any
 
 from lpes_evo.analysis._hidden_states import MEASURES
 from lpes_evo.analysis._pictures import arm_label
+from lpes_evo.analysis._tables import CLAIM_WORDS, MEASURE_NAMES, interval_text
 from lpes_evo.page._cost import Cost
 from lpes_evo.page._run import RunContents
 from lpes_evo.plots import STYLES
 from lpes_evo.report import CONSTANT, LPES
-
-_MEASURES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
-_CLAIMS = {"holds": "yes", "fails": "no", "not shown": "not shown"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def result_table(summary: dict[str, Any]) -> Table:
                 str(method["n"]),
                 _accuracy(method),
                 f"{method['log_probability']:.3f}",
-                "" if difference is None else _signed(difference, "difference"),
+                "" if difference is None else difference_text(difference),
             ]
         )
     if "shuffles" in summary:
@@ -118,19 +116,25 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
         [
             arm_label(name),
             str(arm["n_vectors"]),
-            *(_interval(arm["drift"][measure]) for measure in MEASURES),
+            *(interval_text(arm["drift"][measure]) for measure in MEASURES),
             str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
-            *([_interval(arm["accuracy"])] if has_answers else []),
+            *([interval_text(arm["accuracy"])] if has_answers else []),
         ]
         for name, arm in summary["arms"].items()
     ]
     if has_answers and summary["untouched"] is not None:
-        untouched = _interval(summary["untouched"]["accuracy"])
+        untouched = interval_text(summary["untouched"]["accuracy"])
         rows.insert(0, ["untouched model", "", *["0" for _ in MEASURES], "", untouched])
     arms = Table(
         f"Drift of hidden states, mean over layers: medians over vectors with 95 % bootstrap intervals; "
         f"n = {summary['n_inputs']} inputs from {summary['n_sources']} sources, {summary['n_tokens']} tokens",
-        ["vectors", "n", *_MEASURES.values(), "half of it at layer", *(["accuracy"] if has_answers else [])],
+        [
+            "vectors",
+            "n",
+            *MEASURE_NAMES.values(),
+            "half of it at layer",
+            *(["accuracy"] if has_answers else []),
+        ],
         rows,
     )
     tests = Table(
@@ -138,8 +142,8 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
         ["against, by", "difference", "vectors that drift more", "p (Holm)", "the curve drifts"],
         [
             [
-                f"{arm_label(name)}, {_MEASURES[measure]}",
-                _signed(row, "value"),
+                f"{arm_label(name)}, {MEASURE_NAMES[measure]}",
+                interval_text(row, sign="+", n_digits=3),
                 f"{row['n_more']} of {row['n_vectors']}",
                 _p(row["p_corrected"]).removeprefix("= "),
                 row["curve_drifts"],
@@ -149,13 +153,13 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
         ],
     )
     answers = [
-        [f"smooth drifts least, by {_MEASURES[key]}", _CLAIMS[value]]
+        [f"smooth drifts least, by {MEASURE_NAMES[key]}", CLAIM_WORDS[value]]
         for key, value in summary["claim"].items()
     ]
     answers += [
         [
-            f"random vectors minus random curves, by {_MEASURES[key]}",
-            f"{_signed(found, 'value')}, p {_p(found['p_value'])}",
+            f"random vectors minus random curves, by {MEASURE_NAMES[key]}",
+            f"{interval_text(found, sign='+', n_digits=3)}, p {_p(found['p_value'])}",
         ]
         for key, found in summary["smoothness"].items()
     ]
@@ -192,6 +196,11 @@ def settings_table(run: RunContents) -> Table:
     return Table("Every setting of the run", ["setting", "value"], rows)
 
 
+def difference_text(found: dict[str, float]) -> str:
+    """Return a difference on held-out examples with its interval."""
+    return interval_text(found | {"value": found["difference"]}, sign="+", n_digits=3)
+
+
 def _setting(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_setting, value))
@@ -208,19 +217,10 @@ def _accuracy(row: dict[str, float]) -> str:
     return f"{row['accuracy']:.3f} [{row['low']:.2f}, {row['high']:.2f}]"
 
 
-def _interval(found: dict[str, float]) -> str:
-    return f"{found['value']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
-
-
-def _signed(found: dict[str, float], name: str) -> str:
-    return f"{found[name]:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
-
-
 def _correlation(found: dict[str, float] | None) -> str:
     if found is None:
         return "none: one of the two never changes, or there are fewer than four vectors"
-    interval = f"{found['value']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}]"
-    return f"{interval}, p {_p(found['p_value'])}, n = {found['n']}"
+    return f"{interval_text(found, sign='+')}, p {_p(found['p_value'])}, n = {found['n']}"
 
 
 def _p(value: float) -> str:

@@ -18,6 +18,7 @@ from lpes_evo.page._pictures import convergence_pictures, curve_pictures, drift_
 from lpes_evo.page._run import RunContents, read_run
 from lpes_evo.page._tables import (
     cost_table,
+    difference_text,
     drift_tables,
     position_table,
     result_table,
@@ -99,14 +100,9 @@ def _check_replaceable(path: Path) -> None:
     Raises:
         StorageError: Something is there and is no HTML, or it cannot be looked at.
     """
-    is_page = True
     try:
-        is_folder = path.is_dir()
-        if path.exists() and not is_folder:
-            is_page = path.is_file()
-            if is_page:
-                with path.open("rb") as file:
-                    is_page = file.read(64).lstrip().lower().startswith(b"<!doctype html>")
+        is_there, is_folder = path.exists(), path.is_dir()
+        is_page = path.is_file() and _is_page(path)
     except OSError as error:
         raise StorageError(
             f"Expected a file to write the page to, but the system said of {path}: {error.strerror}. "
@@ -116,11 +112,16 @@ def _check_replaceable(path: Path) -> None:
         raise StorageError(
             f"Expected a file to write the page to, but {path} is a folder. Name a file in it."
         )
-    if not is_page:
+    if is_there and not is_page:
         raise StorageError(
             f"Expected a new file or an earlier page to replace, but {path} is something else, which would be lost. "
             "Name another --output."
         )
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip().lower().startswith(b"<!doctype html>")
 
 
 def _missing(run: RunContents, drift: dict[str, Any] | None) -> tuple[str, ...]:
@@ -231,7 +232,5 @@ def _findings(summary: dict[str, Any]) -> list[str]:
             continue
         low, high = difference["low"], difference["high"]
         verdict = "better than" if low > 0 else "worse than" if high < 0 else "not shown to differ from"
-        found.append(
-            f"LPES is {verdict} {label}: {difference['difference']:+.3f} [{low:+.3f}, {high:+.3f}], paired, 95 %."
-        )
+        found.append(f"LPES is {verdict} {label}: {difference_text(difference)}, paired, 95 %.")
     return found
