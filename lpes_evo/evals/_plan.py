@@ -193,13 +193,18 @@ def _batches(
     With ``by_source`` questions about one text stand together, so that they can share a run over it.
     """
     lengths = {example.id: _length(facts[example.id]) for example in examples}
-    longest = dict(sorted((example.source, lengths[example.id]) for example in examples)) if by_source else {}
-
-    def place(example: EvalExample) -> tuple[int, str, int, str]:
-        source = example.source if by_source else ""
-        return -longest.get(source, 0), source, -lengths[example.id], example.id
-
-    order = sorted(examples, key=place)
+    texts = {example.id: example.source if by_source else example.id for example in examples}
+    # Of equal keys the last counts, which is that of the longest example.
+    longest = dict(sorted((texts[id_], length) for id_, length in lengths.items()))
+    order = sorted(
+        examples,
+        key=lambda example: (
+            -longest[texts[example.id]],
+            texts[example.id],
+            -lengths[example.id],
+            example.id,
+        ),
+    )
     found: list[list[EvalExample]] = []
     widest = (0, 0)
     for example in order:
