@@ -11,6 +11,15 @@ from lpes_evo.models import LoadedModel, smollm2_file
 
 torch.set_num_threads(1)
 
+SMALL_RUN = {
+    "task.options": {"n_pairs": 16},
+    "examples.n_per_position": 4,
+    "search.n_constants": 3,
+    "report.positions": [0.0, 1.0],
+    "report.n_per_position": 4,
+}
+"""Overrides of the preset ``demo`` for a run of seconds; a test adds what it is about."""
+
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>\n{{ message['content'] }}\n"
     "{% endfor %}"

@@ -15,16 +15,12 @@ from lpes_evo.problems import ModelProblem
 from lpes_evo.progress import PlainReporter
 from lpes_evo.run import run_search
 from lpes_evo.show import show_run
+from tests.conftest import SMALL_RUN
 
-SMALL = {
-    "task.options": {"n_pairs": 16},
-    "examples.n_per_position": 4,
+SMALL = SMALL_RUN | {
     "search.population_size": 5,
-    "search.n_constants": 3,
     "search.generations": 0,
     "search.racing": False,
-    "report.positions": [0.0, 1.0],
-    "report.n_per_position": 4,
     "report.n_shuffles": 0,
 }
 

@@ -7,17 +7,13 @@ import pytest
 from lpes_evo.config import load_config
 from lpes_evo.folder import RunFolder
 from lpes_evo.run import run_search
+from tests.conftest import SMALL_RUN
 
-SMALL = {
-    "task.options": {"n_pairs": 16},
-    "examples.n_per_position": 4,
+SMALL = SMALL_RUN | {
     "search.population_size": 6,
-    "search.n_constants": 3,
     "search.offspring_size": 3,
     "search.generations": 2,
     "search.gradient_steps": 2,
-    "report.positions": [0.0, 1.0],
-    "report.n_per_position": 4,
     "report.n_shuffles": 2,
 }
 
