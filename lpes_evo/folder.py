@@ -172,4 +172,4 @@ class RunFolder(WorkFolder):
                 f"Expected 'provenance' in {self.config} to hold one value for each name, but it does not. "
                 "The file was edited; restore it."
             )
-        return record  # type: ignore[no-any-return]
+        return record
