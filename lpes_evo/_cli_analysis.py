@@ -188,12 +188,13 @@ def _analyse(
             f"Expected a folder for the results, but {output} is a file. Name another --output."
         )
     subject = prepare(request)
-    folder = new_folder(
-        output or Path("runs") / f"{command}-{Path(request.model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
-    with Progress(console=error_console, transient=True) as progress:
+    name = f"{command}-{Path(request.model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with (
+        new_folder(output or Path("runs") / name) as folder,
+        Progress(console=error_console, transient=True) as progress,
+    ):
         bar = progress.add_task(command, total=n_passes * len(subject.inputs))
         summary = report(subject, folder, on_input=lambda done: progress.update(bar, completed=done))
     show(summary, console)
-    for line in (f"Folder: {folder}", *(f"  {path}" for path in sorted(folder.iterdir()))):
+    for line in (f"Folder: {folder}", *(f"  {path}" for path in sorted(folder.glob("[!.]*")))):
         say(line)

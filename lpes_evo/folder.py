@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from filelock import FileLock, Timeout
@@ -21,6 +21,9 @@ class WorkFolder:
     Attributes:
         path: The folder.
     """
+
+    LOCK: ClassVar[str] = ".lock"
+    """Name of the file that is locked."""
 
     path: Path
 
@@ -54,7 +57,7 @@ class WorkFolder:
             JournalError: Another process works in the folder.
             StorageError: The folder cannot be written.
         """
-        lock = FileLock(self.path / ".lock")
+        lock = FileLock(self.path / self.LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout as error:

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo import provenance
-from lpes_evo._files import to_json, write_atomic
+from lpes_evo._files import make_folder, to_json, write_atomic
 from lpes_evo.analysis._arms import drift_arms
 from lpes_evo.analysis._attention_mass import PARTS, measure_attention
 from lpes_evo.analysis._attention_summary import summarise_attention
@@ -27,29 +28,26 @@ from lpes_evo.analysis._pictures import (
 )
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import EvaluationError, StorageError
+from lpes_evo.folder import WorkFolder
 from lpes_evo.plots import save_pictures
 from lpes_evo.problems import AnswerScores, score_answers
 
 _N_DISTANCES = 65
 
 
-def new_folder(path: Path) -> Path:
-    """Make the folder of an analysis.
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Make the folder of an analysis, and keep every other process out of it for the length of a block.
 
     Raises:
+        JournalError: Another process works in it.
         StorageError: It cannot be made, or something is in it already.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        used = any(path.iterdir())
-    except OSError as error:
-        raise StorageError(
-            f"Expected to make the folder {path}, but the system said: {error.strerror}. Choose an --output you may "
-            "write to."
-        ) from error
-    if used:
-        raise StorageError(f"Expected a new folder, but {path} holds files. Choose another --output.")
-    return path
+    make_folder(path)
+    with WorkFolder(path).locked():
+        if any(file.name != WorkFolder.LOCK for file in path.iterdir()):
+            raise StorageError(f"Expected a new folder, but {path} holds files. Choose another --output.")
+        yield path
 
 
 def report_drift(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from lpes_evo import Scales
 from lpes_evo.cli import app
 from lpes_evo.errors import LpesError
+from lpes_evo.folder import WorkFolder
 from lpes_evo.operators import CurveSpace
 
 POINTS = ((0.0, 0.8), (0.0, 2.7), (0.0, 3.0), (5.0, 3.0))
@@ -74,6 +75,15 @@ def test_drift_of_the_embedded_model_is_printed_and_saved(scales, tmp_path):
     assert np.mean(of_curve) == pytest.approx(summary["arms"]["curve"]["drift"]["cka"]["value"])
     check_pictures(folder, ["drift_by_layer", "drift_of_arms", "drift_retrieval"])
     assert "holds files" in refused("drift", "tiny", "--scales", scales, "--examples", 1, "--output", folder)
+
+
+def test_two_analyses_do_not_share_a_folder(scales, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with WorkFolder(folder).locked():
+        line = refused("drift", "tiny", "--scales", scales, "--examples", 1, "--output", folder)
+    assert "another process works in it" in line
+    assert [file.name for file in folder.iterdir()] == [".lock"]
 
 
 def test_drift_on_a_text_has_no_retrieval(scales, tmp_path):
