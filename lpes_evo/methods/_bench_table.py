@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lpes_evo._consoles import say
 from lpes_evo.methods._bench_report import PAPER, BenchReport
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def print_bench(report: BenchReport, console: Console) -> None:
         f"Prompt of {settings['prompt_tokens']} tokens, then {settings['new_tokens']} more with the cache; medians of "
         f"{settings['repeats']} pairs with the untouched model.",
     ]
-    _say(lines, console)
+    for line in lines:
+        say(line, console)
     console.print(_costs(report))
     speeds = _speeds(report)
     if speeds is not None:
@@ -41,7 +43,8 @@ def print_bench(report: BenchReport, console: Console) -> None:
         *report.notes,
         *(f"{name} was left out: {reason}" for name, reason in report.left_out.items()),
     ]
-    _say(lines, console)
+    for line in lines:
+        say(line, console)
 
 
 def _size(facts: dict[str, Any]) -> str:
@@ -53,11 +56,6 @@ def _size(facts: dict[str, Any]) -> str:
         f"a part of the model: {facts['n_layers']} of {facts['of_layers']} layers of full size, and the same share of "
         f"the vocabulary, {weights}"
     )
-
-
-def _say(lines: list[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _costs(report: BenchReport) -> Table:
