@@ -184,7 +184,7 @@ def _render(
         ),
         "This page": shlex.join(report),
     }
-    if run.scales is not None:
+    if run.summary is not None:
         commands.pop("Go on with an unfinished run")
     page_versions = provenance.package_versions() | {name: metadata.version(name) for name in _PACKAGES}
     values = {
