@@ -64,7 +64,7 @@ class AttentionBuckets(Method):
         return len(self.given or BASE_SETS[self.bases])
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which the model runs once for each base.
 
         Raises:

@@ -14,8 +14,9 @@ class Baseline(Method):
     """The model as it is."""
 
     name: ClassVar[str] = "baseline"
+    changes_model: ClassVar[bool] = False
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:  # noqa: ARG002
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:  # noqa: ARG002
         """Return a context that does nothing."""
         yield Applied()

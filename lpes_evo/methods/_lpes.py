@@ -27,7 +27,7 @@ class Lpes(Method):
     scales: Scales
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which every layer has its scale.
 
         Raises:
@@ -54,7 +54,7 @@ class ScaledMethod(Method):
     scales: Scales | None = None
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which the model rotates as the method says, each layer under its scale.
 
         Raises:

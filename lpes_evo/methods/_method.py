@@ -58,27 +58,50 @@ class Method(Settings, ABC):
         leading: The field that a spec such as ``pi:1.5`` gives without its name; ``None`` where there is none.
         chooses_by_prompt: Whether something is chosen by the prompt of each row; then `Applied.prompts` matters, and a
             forward pass must tell padding by its attention mask.
+        changes_model: Whether the model runs otherwise than untouched, so that no other method may be on it.
     """
 
     name: ClassVar[str]
     leading: ClassVar[str | None] = None
     chooses_by_prompt: ClassVar[bool] = False
+    changes_model: ClassVar[bool] = True
 
-    @abstractmethod
-    def apply(self, model: "torch.nn.Module") -> AbstractContextManager[Applied]:
+    @contextmanager
+    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which a model runs under this method; leaving it restores the model.
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
-        model is under one method at a time, and in one thread.
+        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another.
 
         Args:
             model: A causal language model of transformers with rotary position embeddings.
 
-        Returns:
-            The context; it gives the method in force.
+        Yields:
+            The method in force.
 
         Raises:
+            ModelError: The model is under another method, or under scales of `lpes_evo.rope.patch_rope`.
             LpesError: The method does not go with the model, or a file of it cannot be used.
+        """
+        from lpes_evo.methods._in_force import scales_untouched, sole_method
+
+        if not self.changes_model:
+            with self._apply(model) as applied:
+                yield applied
+            return
+        with (
+            sole_method(model, self.name),
+            self._apply(model) as applied,
+            scales_untouched(model, self.name),
+        ):
+            yield applied
+
+    @abstractmethod
+    def _apply(self, model: "torch.nn.Module") -> AbstractContextManager[Applied]:
+        """Return a context in which a model that no other method holds runs under this one.
+
+        Args:
+            model: The model.
         """
 
     @property

@@ -39,7 +39,7 @@ class Moice(Method):
         return len(load_routers(self.routers).facts.bases)
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which every layer mixes its bases.
 
         Raises:

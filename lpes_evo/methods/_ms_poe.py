@@ -57,7 +57,7 @@ class MsPoe(Method):
         )
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
         """Return a context in which each head has its ratio.
 
         Raises:
