@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from lpes_evo._consoles import console, error_console, say
-from lpes_evo.errors import ConfigError
 
 
 def bench(
@@ -57,14 +56,12 @@ def bench(
     """Measure what methods cost beside the untouched model: seconds, memory and forward passes."""
     from rich.progress import Progress
 
-    from lpes_evo._files import to_json, write_atomic
+    from lpes_evo._files import check_new_file, to_json, write_atomic
     from lpes_evo.methods._bench_report import run_bench
     from lpes_evo.methods._bench_table import print_bench
 
-    if output is not None and output.exists():
-        raise ConfigError(f"Expected a new file for the result, but {output} exists. Name another --output.")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise ConfigError(f"Expected a folder for {output}, but there is none. Create it first.")
+    if output is not None:
+        check_new_file(output)
     given = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "repeats": repeats, "clock": clock}
     specs = None if methods is None else tuple(part.strip() for part in methods.split(","))
     with Progress(console=error_console, transient=True) as progress:

@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lpes_evo.errors import ConfigError
-
 
 def train_moice(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")],
@@ -52,6 +50,7 @@ def train_moice(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")] = "auto",
 ) -> None:
     """Train the routers of MoICE for a model, and leave the model as it is."""
+    from lpes_evo._files import check_new_file
     from lpes_evo.methods import TrainingSettings, train_routers
     from lpes_evo.methods._routers import save_routers
     from lpes_evo.methods._training_data import read_sequences
@@ -70,12 +69,7 @@ def train_moice(
         "seed": seed,
     }
     settings = TrainingSettings(**{name: value for name, value in given.items() if value is not None})
-    if output.exists():
-        raise ConfigError(
-            f"Expected a new file for the routers, but {output} exists. Move it away or name another."
-        )
-    if not output.absolute().parent.is_dir():
-        raise ConfigError(f"Expected a folder for {output}, but there is none. Create it first.")
+    check_new_file(output)
     loaded = load_model(model, dtype=dtype, device=device)
     texts = read_sequences(data, loaded.tokenizer)
     typer.echo(f"{len(texts)} sequences from {data}; {loaded.dtype} on {loaded.device}")
@@ -84,9 +78,9 @@ def train_moice(
         typer.echo(f"step {step + 1} of {settings.steps}: loss {loss:.4f} nats per token")
 
     trained = train_routers(loaded.model, loaded.name, texts, settings, on_step=report)
-    save_routers(trained.routers, output)
     typer.echo(
-        f"Held out, nats per token: untouched model {trained.untouched:.4f}, routers before {trained.before:.4f}, "
-        f"after {trained.after:.4f}"
+        f"Nats per token of {settings.held_out} sequences held out: untouched model {trained.untouched:.4f}, routers "
+        f"before {trained.before:.4f}, after {trained.after:.4f}"
     )
+    save_routers(trained.routers, output)
     typer.echo(f"Routers: {output}; use them with --methods moice:{output}")

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lpes_evo.errors import StorageError
+from lpes_evo.errors import ConfigError, StorageError
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -37,6 +37,35 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             f"Expected to write {path}, but the system said: {error.strerror or error}. "
             "Free some space or choose a folder you may write to, then run the same command again."
         ) from error
+
+
+def check_new_file(path: Path) -> None:
+    """Make sure, before long work, that its result can be written to a new file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: Something is there already, the folder is missing or takes no file of this name.
+    """
+    try:
+        is_there, has_folder = path.exists(), path.absolute().parent.is_dir()
+        if has_folder and not is_there:
+            descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+            os.close(descriptor)
+            os.unlink(temporary)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"Expected a file to write the result to, but the system refuses {path!s:.200}: {reason}. "
+            "Name another --output."
+        ) from error
+    if is_there:
+        raise ConfigError(
+            f"Expected a new file for the result, but {path} exists. Move it away or name another --output."
+        )
+    if not has_folder:
+        raise ConfigError(f"Expected a folder for {path}, but there is none. Create it first.")
 
 
 def make_folder(path: Path) -> None:

@@ -143,15 +143,14 @@ def make_arms(found: Scales | None, methods: Sequence[str] | None = None) -> tup
     """
     if methods is None:
         return (UntouchedArm(),) if found is None else (UntouchedArm(), LpesArm(found))
-    arms: list[Arm] = [UntouchedArm()]
-    for spec in methods:
-        method = make_method(spec, scales=found)
-        if method.name == "baseline":
-            continue
-        arms.append(LpesArm(found) if spec == LPES and found is not None else MethodArm(method, spec))
-    twice = sorted({spec for spec in methods if methods.count(spec) > 1})
+    made = [make_method(spec, scales=found) for spec in methods]
+    twice = [spec for index, spec in enumerate(methods) if made[index] in made[:index]]
     if twice:
         raise ConfigError(f"Expected every method once, but got {', '.join(twice)} more than once.")
+    arms: list[Arm] = [UntouchedArm()]
+    for spec, method in zip(methods, made, strict=True):
+        if method.name != "baseline":
+            arms.append(LpesArm(found) if spec == LPES and found is not None else MethodArm(method, spec))
     if found is not None and not any(arm.found is found for arm in arms):
         raise ConfigError(
             f"Expected a method that uses the given scales, but got {', '.join(methods)}. Add lpes, or leave the "

@@ -74,7 +74,7 @@ def run_evaluation(
         ) as pool:
             facts = pool.call(describe_target)
             records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
-            notes += _transfer_notes(arms, config, facts)
+            notes += [*_transfer_notes(arms, config, facts), *_method_notes(records)]
             for note in notes:
                 reporter.stage(note)
             tasks = [plan_task(pool, task, config, facts) for task in drawn]
@@ -94,7 +94,9 @@ def run_evaluation(
                 summaries = []
                 for planned in tasks:
                     try:
-                        summaries.append(_summarise(planned, names, journal))
+                        summary, unanswered = _summarise(planned, names, journal)
+                        summaries.append(summary)
+                        failures |= unanswered
                     except (TaskError, EvaluationError) as error:  # the other tasks keep their tables
                         failures[planned.task.name] = error
                 summaries += [
@@ -162,6 +164,23 @@ def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, An
             notes.append(
                 f"Transfer: the curve of {found.n_layers} layers is read off at the {facts['n_layers']} of this model"
             )
+    return list(dict.fromkeys(notes))
+
+
+def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
+    """Say which version of a method was used where there are two, and what one step of it computes."""
+    notes = []
+    for name, record in records.items():
+        facts = [
+            f"{key.removesuffix('_follows')} {record[key.removesuffix('_follows')]!s} as in the {version}"
+            for key, version in record.items()
+            if key.endswith("_follows")
+        ]
+        facts += [f"{record['streams']} streams"] if record.get("streams", 1) > 1 else []
+        passes = record.get("attention_passes", 1)
+        facts += [f"attention {passes} times in each layer"] if passes > 1 else []
+        if facts:
+            notes.append(f"{name}: {', '.join(facts)}")
     return notes
 
 
@@ -202,17 +221,23 @@ def _say_what_is_asked(
             reporter.stage(f"{planned.task.name}: {note}")
 
 
-def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> TaskResult:
-    """Condense the answers of all arms to one task.
+def _summarise(
+    planned: PlannedTask, arms: Sequence[str], journal: Journal
+) -> tuple[TaskResult, dict[str, EvaluationError]]:
+    """Condense the answers of all arms to one task; an arm that answered no example costs the others nothing.
+
+    Returns:
+        The result of the arms that answered, and why the others have none.
 
     Raises:
-        EvaluationError: An arm answered no example.
+        EvaluationError: The untouched model answered no example, so there is nothing to compare with.
         JournalError: The journal was edited.
         TaskError: The headline of the task fails on the scores.
     """
     task = planned.task
     planned_rows = {example.id: len(batch) for batch in planned.batches for example in batch}
     scored: dict[str, list[ScoredExample]] = {}
+    unanswered: dict[str, EvaluationError] = {}
     n_smaller = dict.fromkeys(arms, 0)
     for arm in arms:
         scored[arm] = []
@@ -225,10 +250,14 @@ def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> T
             scored[arm].append(ScoredExample(example.id, example.position, example.source, answer.score))
         if not scored[arm]:
             first = answer_key(arm, task.name, planned.examples[0].id)
-            raise EvaluationError(
+            error = EvaluationError(
                 f"Expected an answer to an example of {task.name!r} under {arm}, but all {len(planned.examples)} "
-                f"failed, first: {last_failure(journal, first)}. Mend the cause and go on with --resume."
+                f"failed, first: {last_failure(journal, first).rstrip('.')}. Mend the cause and go on with --resume."
             )
+            if arm == UNTOUCHED:
+                raise error
+            unanswered[f"{task.name} under {arm}"] = error
+    arms = [arm for arm in arms if scored[arm]]
     notes = list(planned.notes)
     for arm in arms:
         n_failed = len(planned.examples) - len(scored[arm])
@@ -241,7 +270,7 @@ def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> T
                 f"{arm}: {n_smaller[arm]} examples were answered in smaller batches than planned, since a batch failed"
             )
     facts = planned.facts.values()
-    return TaskResult(
+    result = TaskResult(
         name=task.name,
         metric=task.metric,
         larger_is_better=task.larger_is_better,
@@ -265,6 +294,7 @@ def _summarise(planned: PlannedTask, arms: Sequence[str], journal: Journal) -> T
             for arm in arms
         },
     )
+    return result, unanswered
 
 
 def _save_picture(task: TaskResult, folder: EvalFolder) -> None:

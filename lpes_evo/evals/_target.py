@@ -142,7 +142,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
 
 
 def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Put every arm on the model once, so that one that does not go with it is refused before work begins.
+    """Run the model once under every arm, so that one that does not go with it is refused before work begins.
 
     Returns:
         The record of each arm.
@@ -150,9 +150,12 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     Raises:
         LpesError: An arm does not go with the model.
     """
+    import torch
+
+    model = target.loaded.model
     for arm in arms:
-        with arm.apply(target.loaded):
-            pass
+        with arm.apply(target.loaded), torch.inference_mode():
+            model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
     return [arm.record(target.loaded.n_layers) for arm in arms]
 
 

@@ -1,10 +1,12 @@
 """MoICE: in every layer, attention under several rotary bases, mixed by a trained router."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from lpes_evo.errors import ConfigError
 from lpes_evo.methods._method import Applied, Method
@@ -30,6 +32,19 @@ class Moice(Method):
 
     routers: str
     top_k: int | None = Field(default=None, ge=1)
+    _content: str = PrivateAttr()
+
+    def __init__(self, **values: Any) -> None:
+        """Take note of the content of the file, so that routers put in its place later are not taken for these.
+
+        Args:
+            **values: The settings.
+
+        Raises:
+            ConfigError: A setting is not valid, or the file cannot be read.
+        """
+        super().__init__(**values)
+        self._content = _content_of(self.routers)
 
     @property
     def attention_passes(self) -> int:
@@ -50,6 +65,11 @@ class Moice(Method):
         from lpes_evo.methods._experts import mixed_experts
         from lpes_evo.methods._routers import load_routers
 
+        if _content_of(self.routers) != self._content:
+            raise ConfigError(
+                f"Expected the routers in {self.routers} to stay what they were when the method was made, but the file "
+                "was changed. Give other routers a file of their own."
+            )
         routers = load_routers(self.routers, model)
         top_k = self.top_k or routers.facts.top_k
         if top_k > len(routers.facts.bases):
@@ -64,4 +84,17 @@ class Moice(Method):
 
         from lpes_evo.methods._routers import load_routers
 
-        return {**super().record(n_layers), "trained_for": asdict(load_routers(self.routers).facts)}
+        trained_for = asdict(load_routers(self.routers).facts)
+        return {**super().record(n_layers), "content": self._content, "trained_for": trained_for}
+
+
+def _content_of(path: str) -> str:
+    """Return the SHA-256 of a file of routers."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"Expected routers of MoICE in {path}, but it cannot be read: {reason}. Make them with "
+            "lpes-evo train-moice."
+        ) from error

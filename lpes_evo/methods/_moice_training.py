@@ -45,12 +45,12 @@ class TrainingSettings(Settings):
     top_k: int | None = Field(default=None, ge=1)
     steps: int = Field(default=7, ge=1)
     sequences: int = Field(default=128, ge=1)
-    learning_rate: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(default=1e-4, gt=0, le=10, allow_inf_nan=False)
     auxiliary: float = Field(default=0.3, ge=0, allow_inf_nan=False)
     max_length: int = Field(default=4608, ge=2)
     held_out: int = Field(default=16, ge=1)
     checkpointing: bool = True
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,8 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
         if (facts.layers, facts.head_dim) != _shape(model) or facts.weights != weights_hash(model):
             raise ModelError(
                 f"Expected routers that were trained for this model, but those of {path} were trained for "
-                f"{facts.model}: {len(facts.layers)} layers, heads of {facts.head_dim}, other weights. Train routers "
-                "for this model with lpes-evo train-moice."
+                f"{facts.model}: {len(facts.layers)} layers, heads of {facts.head_dim}, other weights or "
+                "the same in another dtype. Train routers for this model in this dtype with lpes-evo train-moice."
             )
         routers.to(next(model.parameters()).device)
     return routers

@@ -27,7 +27,7 @@ def read_sequences(path: Path, tokenizer: Any) -> list[list[int]]:
         TaskError: The file cannot be read, or a line holds something else.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(
             f"Expected JSON lines in {path}, but it cannot be read: {error}. Check the path."
@@ -47,8 +47,9 @@ def _turns(line: str, place: str) -> str | list[dict[str, str]]:
     wanted = "Expected a JSON object with text, with prompt and answer, or with conversations"
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise TaskError(f"{wanted} in {place}, but it is no JSON: {error}.") from error
+        json.dumps(record, ensure_ascii=False).encode()  # escapes may name halves of characters
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{wanted} in {place}, but it is no such text: {error}.") from error
     if not isinstance(record, dict):
         raise TaskError(f"{wanted} in {place}, but got {type(record).__name__}.")
     if isinstance(record.get("text"), str):

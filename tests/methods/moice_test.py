@@ -11,11 +11,12 @@ from reference_model import reference_logits, rotate
 from rope_families import tiny_model
 from safetensors.torch import save_file
 
-from lpes_evo.errors import ConfigError, ModelError, UnsupportedModelError
+from lpes_evo.errors import ConfigError, ModelError, TaskError, UnsupportedModelError
 from lpes_evo.methods import Applied, Moice, TrainingSettings, train_routers
 from lpes_evo.methods._experts import expert_weights, mixed_experts
 from lpes_evo.methods._moice_training import accumulate_gradients, balancing_loss
 from lpes_evo.methods._routers import Router, load_routers, new_routers, save_routers
+from lpes_evo.methods._training_data import read_sequences
 from lpes_evo.methods._variants import rotary_variant
 from lpes_evo.rope._structure import find_structure
 
@@ -211,6 +212,27 @@ def test_damaged_files_are_refused_in_one_line(llama: Any, routers_file: Path, t
     ):
         with pytest.raises(ConfigError, match=f"Expected routers of MoICE in .*{reason}"):
             enter(Moice(routers=str(path)), llama)
+
+
+def test_routers_that_were_exchanged_are_not_taken_for_the_first(
+    llama: Any, routers_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "routers"
+    path.write_bytes(routers_file.read_bytes())
+    method = Moice(routers=str(path))
+    record = method.record(2)
+    save_routers(new_routers(llama, "tiny", BASES, 2, seed=1, trained={}), path)
+    with pytest.raises(ConfigError, match="to stay what they were when the method was made"):
+        enter(method, llama)
+    assert Moice(routers=str(path)).record(2)["content"] != record["content"]
+
+
+@pytest.mark.parametrize("line", ['{"text": "\\ud800"}', "[" * 100_000, "{"])
+def test_lines_that_are_no_text_are_refused(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text('\ufeff{"text": "ab"}\n' + line)
+    with pytest.raises(TaskError, match="line 2, but it is no such text"):
+        read_sequences(path, lambda text: {"input_ids": [*text.encode()]})
 
 
 def test_top_k_is_checked(llama: Any, routers_file: Path) -> None:

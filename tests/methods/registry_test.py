@@ -23,10 +23,12 @@ from lpes_evo.methods import AttentionBuckets, Lpes, MsPoe, Yarn, make_method, m
         "attention-buckets:rag:combine=probs:group=2",
         "attention-buckets:10000/17500",
         "ms-poe:order=released",
-        "moice:C:/runs/routers.safetensors:top_k=2",
+        "moice:C:routers.safetensors:top_k=2",
     ],
 )
-def test_a_spec_is_given_back(spec: str) -> None:
+def test_a_spec_is_given_back(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "C:routers.safetensors").touch()
     method = make_method(spec)
     assert method.spec == spec
     # As on the way to a worker.
@@ -103,6 +105,7 @@ def test_a_missing_file_of_scales_is_refused() -> None:
 
 
 def test_making_methods_loads_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     program = (
         "import sys; from lpes_evo.methods import make_method, method_names\n"
         "for name in ('baseline', 'pi:2', 'ntk:2', 'yarn:2', 'attention-buckets', 'ms-poe', 'moice:file'):\n"

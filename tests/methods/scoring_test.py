@@ -1,6 +1,8 @@
 """Methods in evaluations: scoring, arms, and the command line."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ from method_promises import CASES, IDS, SCALES, SHORT, model_of
 from typer.testing import CliRunner
 
 from lpes_evo.cli import app
-from lpes_evo.errors import ConfigError
-from lpes_evo.evals import make_arms
+from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.evals import EvalConfig, EvalFolder, make_arms, run_evaluation
 from lpes_evo.methods import score_row_by_row
+from lpes_evo.methods._routers import new_routers, save_routers
+from lpes_evo.models import load_model
 from lpes_evo.problems import EncodedExample, score_answers
 from lpes_evo.scales import load_scales
 from tests.lpes_evo.cli_test import lpes_evo
@@ -65,6 +69,7 @@ def test_arms_are_the_untouched_model_and_what_is_named() -> None:
     ("methods", "message"),
     [
         (["pi:2", "pi:2"], "every method once, but got pi:2 more than once"),
+        (["pi:1.5", "pi:1.50"], "every method once, but got pi:1.50 more than once"),
         (["pi:2"], "a method that uses the given scales, but got pi:2. Add lpes"),
         (["lpes", "rival"], "Expected a method, one of"),
     ],
@@ -90,8 +95,15 @@ def test_routers_are_trained_and_compared_from_the_command_line(
     assert "step 1 of 1: loss" in said
     assert "use them with --methods moice:routers" in said
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="Expected a new file for the routers, but routers exists"):
+    with pytest.raises(ConfigError, match="Expected a new file for the result, but routers exists"):
         CliRunner().invoke(app, train, catch_exceptions=False)
+    for name, reason in (
+        ("x" * 250, "the system refuses"),
+        ("x" * 300, "the system refuses"),
+        ("no/file", "there is none"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            CliRunner().invoke(app, [*train[:-1], name], catch_exceptions=False)
     methods = "baseline,ntk:2:original=32,attention-buckets:group=3,ms-poe,moice:routers"
     said = lpes_evo(*COMMAND, "--methods", methods, "--output", "run", cwd=tmp_path, check=0).stdout
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -101,6 +113,11 @@ def test_routers_are_trained_and_compared_from_the_command_line(
     assert all(arm["overall"]["n"] == 4 for arm in results["tasks"][0]["arms"].values())
     for method in methods.split(",")[1:]:
         assert method in said
+    for note in (
+        "attention-buckets:group=3: combine logits as in the released code, 6 streams",
+        "moice:routers: attention 7",
+    ):
+        assert note in said
     with pytest.raises(ConfigError, match="^Expected pi with its factor"):
         CliRunner().invoke(app, [*COMMAND, "--methods", "pi", "--output", "wrong"], catch_exceptions=False)
     assert not (tmp_path / "wrong").exists()
@@ -110,3 +127,51 @@ def test_scales_of_a_file_are_one_method_among_others(tmp_path: Path) -> None:
     SCALES.save(tmp_path / "scales.json")
     arms = make_arms(load_scales(tmp_path), ["lpes", f"pi:1.5+lpes:{tmp_path}"])
     assert arms[2].found == SCALES
+
+
+def test_an_arm_that_answers_nothing_costs_the_others_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lpes_evo.methods._yarn.Yarn.change_rotation", _not_finite)
+    config = EvalConfig(
+        model={"name": "tiny"}, methods=("yarn:4", "pi:1.1"), tasks=("recall:64",), positions=(0.0,), limit=2
+    )
+    folder = EvalFolder(tmp_path)
+    results = run_evaluation(config, folder, devices="in-process")
+    assert [*results.tasks[0].arms] == ["untouched", "pi:1.1"]
+    assert [*results.missing] == ["recall:64 under yarn:4"]
+    assert "the model's output is not finite" in results.missing["recall:64 under yarn:4"]
+    assert folder.results.exists()
+    assert "recall:64 under yarn:4 has no result" in folder.markdown.read_text()
+
+
+@contextmanager
+def _not_finite(_method: Any, model: Any, _applied: Any, _scales: Any) -> Iterator[None]:
+    """Make all logits infinite."""
+
+    def spoil(_model: Any, _inputs: Any, output: Any) -> None:
+        output.logits.fill_(torch.inf)
+
+    handle = model.register_forward_hook(spoil)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def test_routers_that_were_exchanged_do_not_go_on_with_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = load_model("tiny").model
+    config = EvalConfig(
+        model={"name": "tiny"}, methods=("moice:routers",), tasks=("recall:64",), positions=(0.0,), limit=1
+    )
+    (tmp_path / "run").mkdir()
+    for seed in (0, 1):
+        save_routers(new_routers(model, "tiny", (1.0, 2.0), 2, seed=seed, trained={}), tmp_path / "routers")
+        if seed == 0:
+            run_evaluation(config, EvalFolder(tmp_path / "run"), devices="in-process")
+        else:
+            with pytest.raises(JournalError, match="arms"):
+                run_evaluation(config, EvalFolder(tmp_path / "run"), devices="in-process")
