@@ -42,6 +42,10 @@ class Arm(ABC):
             LpesError: The arm does not go with the model.
         """
 
+    def neutral_up_to(self, loaded: "LoadedModel") -> int | None:  # noqa: ARG002
+        """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
+        return None
+
     @abstractmethod
     def record(self, n_layers: int) -> dict[str, Any]:
         """Return what defines this arm on a model of ``n_layers`` layers, as values that `json` can write."""
@@ -119,6 +123,10 @@ class MethodArm(Arm):
     def apply(self, loaded: "LoadedModel") -> AbstractContextManager[Any]:
         """Return a context in which the model runs under the method."""
         return self.method.apply(loaded.model)
+
+    def neutral_up_to(self, loaded: "LoadedModel") -> int | None:
+        """Return how long prompts may be that run as on the untouched model."""
+        return self.method.neutral_up_to(loaded.model)
 
     def record(self, n_layers: int) -> dict[str, Any]:
         """Return what defines the method, and what one step of it computes."""

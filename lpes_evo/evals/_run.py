@@ -79,6 +79,7 @@ def run_evaluation(
                 reporter.stage(note)
             tasks = [plan_task(pool, task, config, facts) for task in drawn]
             _say_what_is_asked(tasks, facts, pool, reporter)
+            notes += _neutral_notes(records, tasks)
             identity = _identity(config, facts, records, tasks)
             if not folder.answers.exists():
                 folder.write_config(config, provenance.describe(**identity))
@@ -182,6 +183,17 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
         if facts:
             notes.append(f"{name}: {', '.join(facts)}")
     return notes
+
+
+def _neutral_notes(records: dict[str, dict[str, Any]], tasks: Sequence[PlannedTask]) -> list[str]:
+    """Say where a method does nothing, since it only acts on prompts that are longer than all of a task."""
+    return [
+        f"{name}: does nothing on {planned.task.name}, since all prompts are within the {record['neutral_up_to']} "
+        "tokens up to which it leaves the model as it is; original= or length= state another window"
+        for planned in tasks
+        for name, record in records.items()
+        if max(fact.n_prompt for fact in planned.facts.values()) <= record.get("neutral_up_to", 0)
+    ]
 
 
 def _identity(

@@ -82,6 +82,12 @@ class DynamicNtk(ScaledMethod):
             finally:
                 tracker.remove()
 
+    def neutral_up_to(self, model: "torch.nn.Module") -> int | None:
+        """Return the original window, within which the base is the model's; ``None`` under ``length`` or scales."""
+        from lpes_evo.methods._variants import original_length
+
+        return None if self.length or self.scales else original_length(model, self.original)
+
     def base_ratio(self, n_tokens: int, window: int, width: int) -> float:
         """Return the factor of the base for a prompt.
 

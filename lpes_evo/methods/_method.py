@@ -126,6 +126,10 @@ class Method(Settings, ABC):
         """Attention outputs that a layer under the method computes in one forward pass."""
         return 1
 
+    def neutral_up_to(self, model: "torch.nn.Module") -> int | None:  # noqa: ARG002
+        """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
+        return None
+
     def record(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
         """Return what defines this method on a model of ``n_layers`` layers, as values that `json` can write."""
         return {"method": self.name, **self.model_dump(mode="json")}

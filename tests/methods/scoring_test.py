@@ -134,14 +134,15 @@ def test_an_arm_that_answers_nothing_costs_the_others_no_table(
 ) -> None:
     monkeypatch.setattr("lpes_evo.methods._yarn.Yarn.change_rotation", _not_finite)
     config = EvalConfig(
-        model={"name": "tiny"}, methods=("yarn:4", "pi:1.1"), tasks=("recall:64",), positions=(0.0,), limit=2
+        model={"name": "tiny"}, methods=("yarn:4", "ntk:2"), tasks=("recall:64",), positions=(0.0,), limit=2
     )
     folder = EvalFolder(tmp_path)
     results = run_evaluation(config, folder, devices="in-process")
-    assert [*results.tasks[0].arms] == ["untouched", "pi:1.1"]
+    assert [*results.tasks[0].arms] == ["untouched", "ntk:2"]
     assert [*results.missing] == ["recall:64 under yarn:4"]
     assert "the model's output is not finite" in results.missing["recall:64 under yarn:4"]
     assert folder.results.exists()
+    assert any(note.startswith("ntk:2: does nothing on recall:64") for note in results.notes)
     assert "recall:64 under yarn:4 has no result" in folder.markdown.read_text()
 
 
