@@ -18,7 +18,9 @@ import torch
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.methods._attention_interface import intercepted_attention
 from lpes_evo.methods._attention_probe import find_rotations
+from lpes_evo.methods._in_force import refuse_patches
 from lpes_evo.methods._method import Applied
+from lpes_evo.methods._model_inputs import refuse_outputs
 from lpes_evo.methods._requests import Forward, RequestTracker
 from lpes_evo.methods._rotation import Rotation
 from lpes_evo.rope._structure import find_structure
@@ -163,6 +165,15 @@ def unrotated_attention(
     tracker = RequestTracker(structure.decoder, applied, chooses_by_prompt=chooses_by_prompt)
     handles: list[Any] = []
 
+    def check(decoder: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+        refuse_patches(decoder)
+        refuse_outputs(
+            kwargs,
+            decoder.config,
+            ("output_attentions",),
+            "its attention has no weights of one set of positions",
+        )
+
     def carry(module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         forward = tracker.current
         positions: Any = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
@@ -201,6 +212,7 @@ def unrotated_attention(
         for path, (layer, rotation) in rotations.items()
     }
     try:
+        handles.append(structure.decoder.register_forward_pre_hook(check, with_kwargs=True))
         for module in structure.shared:
             handles.append(module.register_forward_hook(carry, with_kwargs=True))
         for module in handlers:

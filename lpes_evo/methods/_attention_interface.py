@@ -35,7 +35,8 @@ def intercepted_attention(
         Nothing.
 
     Raises:
-        ModelError: The calls are in other hands already.
+        ModelError: The calls are in other hands already; a forward pass raises it where another attention
+            implementation was set inside the block.
     """
     found: list[Any] = [getattr(module, "config", None) for module in decoder.modules()]
     configs = {id(config): config for config in found if hasattr(config, "_attn_implementation_internal")}
@@ -44,13 +45,24 @@ def intercepted_attention(
         raise ModelError(
             "Expected a model under no other method, but one is in force. Leave its context first."
         )
+    ours = {key: _register(name or "eager") for key, name in before.items()}
+
+    def check(_decoder: Any, _args: Any) -> None:
+        if any(config._attn_implementation_internal != ours[key] for key, config in configs.items()):
+            raise ModelError(
+                "Expected the attention implementation that the model had before the method, but another one was set "
+                "inside the with block, which switches the method off. Set it before the block."
+            )
+
+    hook = decoder.register_forward_pre_hook(check)
     try:
         for module, handler in handlers.items():
             module.__dict__[_HANDLER] = handler
         for key, config in configs.items():
-            config._attn_implementation_internal = _register(before[key] or "eager")
+            config._attn_implementation_internal = ours[key]
         yield
     finally:
+        hook.remove()
         for key, config in configs.items():
             config._attn_implementation_internal = before[key]
         for module in handlers:

@@ -1,10 +1,13 @@
 # ruff: noqa: TID253
-"""Which model is under which method, so that no two are on one model."""
+"""Which model is under which method: no two methods on one model, and none on a copy of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +17,7 @@ from lpes_evo.errors import ModelError
 from lpes_evo.rope._patch import _ATTRIBUTE as _PATCH
 from lpes_evo.rope._structure import find_structure
 
-__all__ = ["scales_untouched", "sole_method"]
+__all__ = ["refuse_copy", "refuse_patches", "replaced_function", "scales_untouched", "sole_method"]
 
 _names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
 """Names of the methods in force, by decoder; the copy of a decoder is another one."""
@@ -81,6 +84,74 @@ def scales_untouched(model: torch.nn.Module, name: str) -> Iterator[None]:
     finally:
         if handle is not None:
             handle.remove()
+
+
+def refuse_copy(module: object, original: object) -> None:
+    """Refuse a copy of what a method was put on.
+
+    Args:
+        module: What runs.
+        original: What the method was put on.
+
+    Raises:
+        ModelError: They are not the same.
+    """
+    if module is not original:
+        raise ModelError(
+            "Expected the model that the method was put on, but got a copy that was made inside the with block, where "
+            "the method does not follow. Copy the model outside of it, and apply the method to the copy."
+        )
+
+
+def refuse_patches(decoder: torch.nn.Module) -> None:
+    """Refuse scales on a model whose method makes rotary tables of its own.
+
+    Args:
+        decoder: The module that owns the decoder layers.
+
+    Raises:
+        ModelError: There are scales.
+    """
+    if _patches(decoder):
+        raise ModelError(
+            "Expected no scales of patch_rope under this method, which rotates queries and keys itself, but some are "
+            "in force. Remove them first."
+        )
+
+
+@contextmanager
+def replaced_function(model: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Let a function run in the place of one of a model for the length of a block; a copy of the model refuses it.
+
+    Args:
+        model: The model.
+        name: Name of the function that is replaced, such as ``forward``.
+        function: Called without the model, with what the replaced one would be called with.
+
+    Yields:
+        Nothing.
+    """
+    own, replaced = model.__dict__.get(name), getattr(model, name)
+
+    # Copies bind a method to themselves, where they would share a plain function.
+    @functools.wraps(replaced)
+    def replacement(bound: Any, /, *args: Any, **kwargs: Any) -> Any:
+        refuse_copy(bound, model)
+        return function(*args, **kwargs)
+
+    # generate reads the parameters that a forward takes off its signature.
+    signature = inspect.signature(replaced)
+    bound = inspect.Parameter("bound", inspect.Parameter.POSITIONAL_ONLY)
+    replacement.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[bound, *signature.parameters.values()]
+    )
+    setattr(model, name, MethodType(replacement, model))
+    try:
+        yield
+    finally:
+        delattr(model, name)
+        if own is not None:
+            setattr(model, name, own)
 
 
 def _patches(decoder: Any) -> list[Any]:

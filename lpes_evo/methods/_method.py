@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lpes_evo._settings import Settings
@@ -17,17 +17,19 @@ class Applied:
 
     Attributes:
         prompt_lengths: Tokens of the prompt in each row, ``(batch,)``, while a caller tells them; else ``None``.
+        prompt_columns: Columns of the prompts, padding included, while ``generate`` of the model runs; else ``None``.
     """
 
     def __init__(self) -> None:
         self.prompt_lengths: tuple[int, ...] | None = None
+        self.prompt_columns: int | None = None
 
     @contextmanager
     def prompts(self, lengths: Sequence[int]) -> Iterator[None]:
         """Tell where the prompts of the inputs end, for methods that choose something by the prompt.
 
-        Generation begins with the prompt alone. Where one forward pass runs over prompt and answer together, as in
-        teacher forcing, telling the lengths makes it compute what generation would.
+        ``generate`` tells by itself. Where one forward pass runs over prompt and answer together, as in teacher
+        forcing or in decoding by hand without a cache, telling the lengths makes it compute what generation would.
 
         Args:
             lengths: Tokens of the prompt in each row, padding not counted, ``(batch,)``.
@@ -83,16 +85,18 @@ class Method(Settings, ABC):
             ModelError: The model is under another method, or under scales of `lpes_evo.rope.patch_rope`.
             LpesError: The method does not go with the model, or a file of it cannot be used.
         """
-        from lpes_evo.methods._in_force import scales_untouched, sole_method
-
         if not self.changes_model:
             with self._apply(model) as applied:
                 yield applied
             return
+        from lpes_evo.methods._in_force import scales_untouched, sole_method
+        from lpes_evo.methods._requests import prompts_of_generate
+
         with (
             sole_method(model, self.name),
             self._apply(model) as applied,
             scales_untouched(model, self.name),
+            prompts_of_generate(model, applied) if self.chooses_by_prompt else nullcontext(),
         ):
             yield applied
 

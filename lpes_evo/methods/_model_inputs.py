@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.errors import ModelError, UnsupportedModelError
 
-__all__ = ["cache_name", "input_positions", "input_tokens"]
+__all__ = ["cache_name", "input_positions", "input_tokens", "refuse_outputs"]
 
 
 def cache_name(values: Mapping[str, Any]) -> str | None:
@@ -48,3 +48,25 @@ def input_positions(inputs: Mapping[str, Any], cache: Any, user: str) -> torch.T
             f"axes, as of images, do not go with {user}."
         )
     return positions
+
+
+def refuse_outputs(inputs: Mapping[str, Any], config: Any, names: Sequence[str], reason: str) -> None:
+    """Refuse inputs that ask for what cannot be given.
+
+    Args:
+        inputs: The inputs.
+        config: The config of the model, which counts where the inputs say nothing.
+        names: Inputs that ask for it, such as ``output_attentions``.
+        reason: Why it cannot be given, for the message.
+
+    Raises:
+        ModelError: It is asked for.
+    """
+    asked = [
+        name for name in names if (getattr(config, name, False) if inputs.get(name) is None else inputs[name])
+    ]
+    if asked:
+        raise ModelError(
+            f"Expected no {' or '.join(asked)} under this method: {reason}. Leave it out, or leave the with block of "
+            "the method first."
+        )

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from lpes_evo.errors import ModelError
+from lpes_evo.methods._in_force import refuse_copy, replaced_function
 from lpes_evo.methods._method import Applied
 from lpes_evo.methods._model_inputs import cache_name, input_positions, input_tokens
 
-__all__ = ["Forward", "Request", "RequestTracker"]
+__all__ = ["Forward", "Request", "RequestTracker", "prompts_of_generate"]
 
 _ATTRIBUTE = "_lpes_request"
 """A request is kept on the cache of its keys, so that requests may take turns and caches may be copied."""
@@ -29,6 +31,7 @@ class Request:
         first: Column of the first token that is not padding in each row, ``(batch,)``.
         last: Column of the last token of the prompt in each row, ``(batch,)``.
         key_positions: Positions of all keys so far, ``(1 or batch, n_keys)``.
+        told: Whether somebody told where the prompts end; else they were taken to end with the first forward pass.
         choices: What the method chose by the prompt, by layer.
     """
 
@@ -36,6 +39,7 @@ class Request:
     first: torch.Tensor
     last: torch.Tensor
     key_positions: torch.Tensor
+    told: bool
     choices: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @property
@@ -85,6 +89,7 @@ class RequestTracker:
             on_forward: Called at the start of each forward pass; may return other position ids for it.
         """
         self.current: Forward | None = None
+        self._decoder = decoder
         self._applied = applied
         self._chooses_by_prompt = chooses_by_prompt
         self._on_forward = on_forward
@@ -99,7 +104,12 @@ class RequestTracker:
         for handle in self._handles:
             handle.remove()
 
-    def _before(self, _decoder: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RequestTracker:
+        """Return itself: the hooks of a copied decoder lead here, where the copy is noticed."""
+        return self
+
+    def _before(self, decoder: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        refuse_copy(decoder, self._decoder)
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
         batch, length = input_tokens(inputs).shape[:2]
         name = cache_name(inputs)
@@ -134,21 +144,44 @@ class RequestTracker:
     def _begin(self, batch: int, length: int, mask: Any, positions: torch.Tensor) -> Request:
         device = positions.device
         told = self._applied.prompt_lengths
+        columns = self._applied.prompt_columns if self._chooses_by_prompt else None
+        if columns is None or told is not None:
+            columns = length
+        elif columns > length:
+            raise ModelError(
+                "Expected the whole prompts in the first forward pass, since this method chooses something by them, "
+                f"but got {length} of {columns} columns. Leave out prefill_chunk_size, and whatever else cuts prompts."
+            )
         first = torch.zeros(batch, dtype=torch.long, device=device)
-        count = torch.full((batch,), length, device=device)
+        count = torch.full((batch,), columns, device=device)
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
-            real = mask[:, -length:].to(device).bool()
+            real = mask[:, -length:][:, :columns].to(device).bool()
             first, count = real.int().argmax(dim=1), real.sum(dim=1)
-        elif mask is not None and self._chooses_by_prompt and told is None:
+        elif mask is not None and self._chooses_by_prompt and (told is None or min(told) < length):
             raise ModelError(
                 "Expected an attention mask of shape (batch, length), since this method chooses something by the "
-                f"prompt of each row, but got {_shape(mask)}. Pass the two-dimensional mask."
+                f"prompt of each row, but got {_shape(mask)}. Pass the two-dimensional mask, and no static cache, for "
+                "which generate makes another one of it."
             )
         if told is not None:
-            if batch % len(told):
-                raise ModelError(f"Expected the lengths of {batch} prompts, but got {len(told)}.")
-            count = torch.tensor(told, device=device).repeat_interleave(batch // len(told))
-        return Request(batch, first, first + count - 1, positions)
+            count = self._lengths(told, count)
+        known = told is not None or self._applied.prompt_columns is not None
+        return Request(batch, first, first + count - 1, positions, known)
+
+    def _lengths(self, told: tuple[int, ...], count: torch.Tensor) -> torch.Tensor:
+        """Return the lengths that a caller told, ``(batch,)``, after comparing them with the tokens of the rows."""
+        batch = len(count)
+        if batch % len(told):
+            raise ModelError(f"Expected the lengths of {batch} prompts, but got {len(told)}.")
+        lengths = torch.tensor(told, device=count.device).repeat_interleave(batch // len(told))
+        beyond = (lengths > count).nonzero().flatten().tolist()
+        if beyond:
+            row = beyond[0]
+            raise ModelError(
+                f"Expected a prompt of at most the {int(count[row])} tokens of row {row} in the first forward pass, "
+                f"but {int(lengths[row])} were told. Tell lengths without padding, and pass whole prompts at once."
+            )
+        return lengths
 
     def _go_on(self, cache: Any, batch: int, past: int, positions: torch.Tensor) -> Request:
         request: Request | None = getattr(cache, _ATTRIBUTE, None)
@@ -157,11 +190,54 @@ class RequestTracker:
                 f"Expected a cache that was filled under this method with {batch} rows, but it was filled otherwise. "
                 "Begin again with the prompt and an empty cache."
             )
+        length = positions.shape[1]
+        if self._chooses_by_prompt and length > 1 and not request.told:
+            raise ModelError(
+                "Expected the whole prompt in the first forward pass, since this method chooses something by it, but "
+                f"{length} more tokens of each row follow. Pass the prompt at once, or tell where it ends by prompts() "
+                "of what apply gives."
+            )
         before = request.key_positions[:, :past]
         rows = max(len(before), len(positions))
         both = (before.expand(rows, -1), positions.expand(rows, -1))
         request.key_positions = torch.cat(both, dim=1)
         return request
+
+
+@contextmanager
+def prompts_of_generate(model: Any, applied: Applied) -> Iterator[None]:
+    """Let ``generate`` of a model tell where its prompts end, for the length of a block.
+
+    It runs more than the prompts at first where it guesses ahead, and begins anew with every token where it keeps no
+    cache.
+
+    Args:
+        model: The model; one without ``generate`` is left alone.
+        applied: Is told.
+
+    Yields:
+        Nothing.
+    """
+    if not hasattr(model, "generate"):
+        yield
+        return
+    generate = model.generate
+
+    def tell(*args: Any, **kwargs: Any) -> Any:
+        before, applied.prompt_columns = applied.prompt_columns, _prompt_columns(args, kwargs)
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            applied.prompt_columns = before
+
+    with replaced_function(model, "generate", tell):
+        yield
+
+
+def _prompt_columns(args: Any, kwargs: dict[str, Any]) -> int | None:
+    """Return the columns of the prompts that ``generate`` is called with, or ``None`` where there are none."""
+    prompts = (kwargs.get("inputs_embeds"), *args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
+    return next((int(value.shape[1]) for value in prompts if isinstance(value, torch.Tensor)), None)
 
 
 def _shape(mask: Any) -> str:

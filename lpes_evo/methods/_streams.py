@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import ModelError
-from lpes_evo.methods._model_inputs import cache_name, input_positions, input_tokens
+from lpes_evo.methods._in_force import replaced_function
+from lpes_evo.methods._model_inputs import cache_name, input_positions, input_tokens, refuse_outputs
 from lpes_evo.methods._variants import RowwiseRotaryEmbedding, base_variants, replaced_rotary
 
 __all__ = ["combine_streams", "streams_of"]
@@ -67,21 +67,9 @@ def streams_of(model: Any, ratios: Sequence[float], combine: str, group: int) ->
         return found
 
     with replaced_rotary(model, stand_in):
-        own = model.__dict__.get("forward")
         streams = _Streams(model, variants, len(ratios), combine, group)
-
-        # generate reads the parameters that a forward takes off its signature.
-        @functools.wraps(model.forward)
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            return streams.forward(*args, **kwargs)
-
-        model.forward = forward
-        try:
+        with replaced_function(model, "forward", streams.forward):
             yield
-        finally:
-            del model.forward
-            if own is not None:
-                model.forward = own
 
 
 class _Streams:
@@ -96,6 +84,7 @@ class _Streams:
         group: int,
     ) -> None:
         self._head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+        self._config = model.config
         self._forward: Callable[..., Any] = model.forward
         self._names = list(inspect.signature(model.forward).parameters)
         self._variants = variants
@@ -108,6 +97,12 @@ class _Streams:
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
         if inputs.get("labels") is not None:
             raise ModelError("Expected no labels, since streams give no loss. Take it from the logits.")
+        refuse_outputs(
+            inputs,
+            self._config,
+            ("output_hidden_states", "output_attentions"),
+            "several streams have no hidden states and attention weights in common",
+        )
         as_tuple = inputs.pop("return_dict", None) is False
         inputs |= {"output_hidden_states": False, "output_attentions": False, "return_dict": True}
         key = cache_name(inputs)

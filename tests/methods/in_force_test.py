@@ -1,4 +1,4 @@
-"""One method at a time on a model."""
+"""One method at a time on a model, and none on its copies without a word."""
 
 import copy
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import CASES, SCALES, state
+from method_promises import CASES, SCALES, generated, state
 from rope_families import tiny_model
-from rope_promises import logits
+from rope_promises import IDS, close, logits
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
@@ -104,6 +104,22 @@ def test_scales_of_a_patch_on_top_are_those_of_the_method(spec: str, llama: Any)
         assert torch.equal(logits(llama), expected)
 
 
+@pytest.mark.parametrize("name", ["ms-poe", "moice"])
+def test_scales_over_a_method_that_rotates_by_itself_are_refused(
+    name: str, llama: Any, tmp_path: Path
+) -> None:
+    with CASES[name].method(llama, tmp_path).apply(llama):
+        changed = logits(llama)
+        # As many rows as layers have tables that could be taken for those of all layers.
+        for ids in (IDS, IDS[:1].repeat(3, 1)):
+            with (
+                patch_rope(llama, SCALES.scales),
+                pytest.raises(ModelError, match="Expected no scales of patch_rope"),
+            ):
+                logits(llama, ids)
+        assert torch.equal(logits(llama), changed)
+
+
 def test_a_copy_made_inside_may_be_freed(llama: Any) -> None:
     plain = logits(llama)
     with make_method("lpes", scales=SCALES).apply(llama):
@@ -115,3 +131,46 @@ def test_a_copy_made_inside_may_be_freed(llama: Any) -> None:
     assert torch.equal(logits(twin), plain)
     with make_method("pi:2").apply(twin):
         assert not torch.equal(logits(twin), plain)
+
+
+FOLLOWED = ["lpes", "pi", "yarn"]
+"""Methods whose parts are all modules and hooks that a copy has too."""
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_copy_made_inside_keeps_the_method_by_its_own_weights(
+    name: str, llama: Any, tmp_path: Path
+) -> None:
+    with CASES[name].method(llama, tmp_path).apply(llama):
+        inside, twin = logits(llama), copy.deepcopy(llama)
+        assert torch.equal(logits(twin), inside)
+        with torch.no_grad():
+            twin.lm_head.weight.mul_(2)
+        assert close(logits(twin), 2 * inside)
+        assert torch.equal(logits(llama), inside)
+    assert close(logits(twin), 2 * inside)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in FOLLOWED])
+def test_a_copy_made_inside_is_refused_and_leaves_the_model_alone(
+    name: str, llama: Any, tmp_path: Path
+) -> None:
+    plain, ones = logits(llama), torch.ones_like(IDS)
+    method = CASES[name].method(llama, tmp_path)
+    wanted = "Copy the model outside of it"
+    with method.apply(llama):
+        inside, twin = logits(llama), copy.deepcopy(llama)
+        for _ in range(2):
+            with pytest.raises(ModelError, match=wanted):
+                logits(twin)
+            with pytest.raises(ModelError, match=wanted):
+                twin.forward(IDS)
+            with pytest.raises(ModelError, match=wanted):
+                generated(twin, IDS, ones)
+        assert torch.equal(logits(llama), inside)
+    with pytest.raises(ModelError, match=wanted):
+        logits(twin)
+    assert torch.equal(logits(llama), plain)
+    twin = copy.deepcopy(llama)
+    with method.apply(twin):
+        assert torch.equal(logits(twin), inside)
