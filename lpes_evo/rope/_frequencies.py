@@ -120,12 +120,13 @@ def _in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _fresh_buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the buffers that the config gives, on the CPU; none for a module that keeps no config."""
+    """Return the buffers that the config gives, on the CPU; none for a module without a config or frequencies."""
     if indexes_table(module):
         rows, width = module.get_buffer("embed_positions").shape
         return {"embed_positions": sincos_table(torch.arange(rows), width)}
     config = getattr(module, "config", None)
-    if config is None:
+    # What stands in for a rotary module has the config of that one, and no frequencies of its own.
+    if config is None or not _in_use(module):
         return {}
     with torch.device("cpu"):
         return dict(type(module)(config).named_buffers(recurse=False))

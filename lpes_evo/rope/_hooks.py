@@ -13,6 +13,7 @@ from lpes_evo.rope._tables import (
     LayerTables,
     divide_positions,
     indexes_table,
+    measures_length,
     raw_forward,
     revive_buffers,
     split_layers,
@@ -88,7 +89,7 @@ class Switch:
             )
 
     def _hook_rotary(self, module: torch.nn.Module, layer: int | None) -> None:
-        if rope_types(module) != {"default"} and "max" in raw_forward(module).__code__.co_names:
+        if rope_types(module) != {"default"} and measures_length(module):
             raise UnsupportedModelError(
                 f"Expected a rotary module that is told its frequencies, but {type(module).__name__} of type "
                 f"{', '.join(sorted(rope_types(module)))} derives them from the positions it rotates by, so it would "
@@ -117,16 +118,16 @@ class _RotaryHook:
         # Dynamic types must see the true positions first, and a table can only be indexed by those.
         self.true_first = is_dynamic(module) or indexes_table(module)
 
-    def before(self, _module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    def before(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         """Let the module itself run on scaled positions, which saves a second call."""
-        return None if self._needs_second_call() else self._scaled(args, kwargs)
+        return None if self._needs_second_call() else self._scaled(module, args, kwargs)
 
     def after(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return the tables in the form that the layers' hooks, or the owning layer, take."""
         if self._needs_second_call():
             self.switch.refuse_reentrant()
             revive_buffers(module)
-            args, kwargs = self._scaled(args, kwargs)
+            args, kwargs = self._scaled(module, args, kwargs)
             output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:
             return split_layers(output, self.switch.n_layers)
@@ -137,10 +138,17 @@ class _RotaryHook:
         # The module's own forward runs without gradients.
         return self.true_first or (self.switch.divisors.live and torch.is_grad_enabled())
 
-    def _scaled(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _scaled(
+        self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         """Return the arguments of the rotary module with scaled positions."""
         states = args[0] if args else kwargs["x"]
-        positions = kwargs["position_ids"] if "position_ids" in kwargs else args[1]
+        positions = kwargs["position_ids"] if "position_ids" in kwargs else args[1] if len(args) > 1 else None
+        if positions is None:
+            raise UnsupportedModelError(
+                f"Expected a rotary module that is told its positions, but {type(module).__name__} is not. This "
+                "architecture cannot be scaled layer by layer."
+            )
         divisors = self.switch.divisors.on(positions.device)
         # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
         # width).

@@ -94,6 +94,13 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
             f"Expected a model of at least one layer, but the config of {name} states num_hidden_layers = {n_layers}. "
             "Correct its config.json."
         )
+    if getattr(config, "alibi", None):
+        # Falcon builds its rotary module all the same, and hands its tables to layers that leave them.
+        raise UnsupportedModelError(
+            f"Expected a model with rotary position embeddings, but {name} biases attention by distance instead (alibi "
+            "in its config). Only models that rotate queries and keys by position (Llama, Qwen, Mistral, Gemma and the "
+            "like) can be scaled."
+        )
     found = []
     for path, owner in model.named_modules():
         for child in owner.children():

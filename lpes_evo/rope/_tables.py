@@ -15,6 +15,7 @@ __all__ = [
     "LayerTables",
     "divide_positions",
     "indexes_table",
+    "measures_length",
     "raw_forward",
     "revive_buffers",
     "sincos_table",
@@ -137,6 +138,11 @@ def revive_buffers(module: torch.nn.Module) -> None:
 def indexes_table(module: torch.nn.Module) -> bool:
     """Return whether a rotary module looks positions up in a table, as GPT-J and CodeGen do."""
     return hasattr(module, "embed_positions")
+
+
+def measures_length(module: torch.nn.Module) -> bool:
+    """Return whether the forward of a rotary module itself looks for the largest position, as PhiMoE's does."""
+    return "max" in raw_forward(module).__code__.co_names
 
 
 def sincos_table(positions: torch.Tensor, width: int) -> torch.Tensor:

@@ -166,6 +166,13 @@ def test_model_without_rotary_embedding_is_refused() -> None:
         patch_rope(gpt2, [1.0, 1.0])
 
 
+def test_falcon_with_alibi_is_refused_though_it_has_a_rotary_module() -> None:
+    falcon = tiny_model("falcon", alibi=True)
+    wanted = "^Expected a model with rotary position embeddings, but FalconForCausalLM .*alibi[^\n]*$"
+    with pytest.raises(UnsupportedModelError, match=wanted):
+        patch_rope(falcon, [1.2] * 3)
+
+
 def test_module_without_config_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="Linear states none"):
         count_layers(torch.nn.Linear(2, 2))
