@@ -36,8 +36,8 @@ class DynamicNtk(ScaledMethod):
     chooses_by_prompt: ClassVar[bool] = True
 
     factor: float = Field(ge=1, le=1e6, allow_inf_nan=False)
-    original: int | None = Field(default=None, ge=1)
-    length: int | None = Field(default=None, ge=1)
+    original: int | None = Field(default=None, ge=1, le=10**9)
+    length: int | None = Field(default=None, ge=1, le=10**9)
 
     @contextmanager
     def change_rotation(
@@ -47,6 +47,7 @@ class DynamicNtk(ScaledMethod):
 
         Raises:
             UnsupportedModelError: The model is not of the default rotary type.
+            ModelError: The model's rotary frequencies are not sound.
         """
         from lpes_evo.methods._requests import RequestTracker
         from lpes_evo.methods._variants import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lpes_evo.methods._lpes import ScaledMethod
 from lpes_evo.methods._method import Applied
@@ -23,7 +23,7 @@ class Yarn(ScaledMethod):
     Attributes:
         factor: How far the window is extended, f.
         beta_fast: Turns within the original window above which a frequency is kept.
-        beta_slow: Turns below which it is interpolated in full.
+        beta_slow: Turns below which it is interpolated in full; fewer than ``beta_fast``.
         attention_factor: Factor of cosines and sines; ``None`` for ``0.1 ln f + 1``.
         original: Window in tokens that the model was trained with; ``None`` takes it from the config.
     """
@@ -32,10 +32,18 @@ class Yarn(ScaledMethod):
     leading: ClassVar[str | None] = "factor"
 
     factor: float = Field(ge=1, le=1e6, allow_inf_nan=False)
-    beta_fast: float = Field(default=32.0, gt=0, allow_inf_nan=False)
-    beta_slow: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    attention_factor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    original: int | None = Field(default=None, ge=1)
+    beta_fast: float = Field(default=32.0, ge=1e-6, le=1e6, allow_inf_nan=False)
+    beta_slow: float = Field(default=1.0, ge=1e-6, le=1e6, allow_inf_nan=False)
+    attention_factor: float | None = Field(default=None, ge=1e-6, le=1e6, allow_inf_nan=False)
+    original: int | None = Field(default=None, ge=1, le=10**9)
+
+    @model_validator(mode="after")
+    def _the_ramp_falls(self) -> "Yarn":
+        if self.beta_fast <= self.beta_slow:
+            raise ValueError(
+                f"expected beta_fast above beta_slow, but got {self.beta_fast:g} and {self.beta_slow:g}"
+            )
+        return self
 
     @contextmanager
     def change_rotation(
@@ -47,7 +55,8 @@ class Yarn(ScaledMethod):
         """Return a context in which the rotary modules are of the type ``yarn``.
 
         Raises:
-            UnsupportedModelError: The model is not of the default rotary type.
+            UnsupportedModelError: The model is not of the default rotary type, or its family does not have ``yarn``.
+            ModelError: The model's rotary frequencies are not sound.
         """
         from lpes_evo.methods._variants import check_describes, replaced_rotary, rotary_variant
         from lpes_evo.rope import patch_rope
