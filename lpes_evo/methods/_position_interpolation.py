@@ -19,16 +19,17 @@ class PositionInterpolation(ScaledMethod):
     """Position ``m`` is rotated by ``m / s * theta_j`` at every length (arXiv 2306.15595).
 
     On a model of the default rotary type it is the type ``linear`` of transformers. A model whose config extends
-    positions in another way, or keeps a fixed table, has its positions divided in front of that.
+    positions in another way, that keeps a fixed table, or whose family lacks the type, has its positions divided in
+    front of that.
 
     Attributes:
-        factor: The divisor s; above 1 positions move together.
+        factor: The divisor s, from 1e-6 to 1e6; above 1 positions move together.
     """
 
     name: ClassVar[str] = "pi"
     leading: ClassVar[str | None] = "factor"
 
-    factor: float = Field(gt=0, le=1e6, allow_inf_nan=False)
+    factor: float = Field(ge=1e-6, le=1e6, allow_inf_nan=False)
 
     @contextmanager
     def change_rotation(
@@ -38,17 +39,17 @@ class PositionInterpolation(ScaledMethod):
         scales: npt.NDArray[np.float64] | None,
     ) -> Iterator[None]:
         """Return a context in which positions are divided by the factor and by the scale of the layer."""
-        from lpes_evo.methods._variants import has_default_types, replaced_rotary, rotary_variant
+        from lpes_evo.methods._variants import interpolated_rotary, replaced_rotary
         from lpes_evo.rope import count_layers, patch_rope
 
-        if not has_default_types(model):
+        stand_ins = interpolated_rotary(model, self.factor)
+        if stand_ins is None:
             divisors = np.ones(count_layers(model)) if scales is None else scales
             with patch_rope(model, self.factor * divisors):
                 yield
             return
-        parameters = {"rope_type": "linear", "factor": self.factor}
         with (
-            replaced_rotary(model, lambda module: rotary_variant(module, parameters=parameters)),
+            replaced_rotary(model, stand_ins.__getitem__),
             patch_rope(model, scales) if scales is not None else nullcontext(),
         ):
             yield

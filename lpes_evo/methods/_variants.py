@@ -11,28 +11,21 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.rope import check_frequencies
 from lpes_evo.rope._structure import find_structure, is_dynamic, rope_types
-from lpes_evo.rope._tables import indexes_table, raw_forward
+from lpes_evo.rope._tables import indexes_table, measures_length, raw_forward
 
 __all__ = [
     "RowwiseRotaryEmbedding",
     "base_variants",
     "check_describes",
-    "has_default_types",
+    "interpolated_rotary",
     "original_length",
     "replaced_rotary",
     "rope_bases",
     "rotary_frequencies",
     "rotary_variant",
 ]
-
-
-def has_default_types(model: torch.nn.Module) -> bool:
-    """Return whether every rotary module of a model is of the default type and made of a config."""
-    return all(
-        rope_types(module) == {"default"} and hasattr(module, "config") and not indexes_table(module)
-        for module in find_structure(model).rotary_modules
-    )
 
 
 def check_describes(model: torch.nn.Module, method: str, *, any_static_type: bool = False) -> None:
@@ -46,6 +39,7 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
 
     Raises:
         UnsupportedModelError: A rotary module is not of the default type, or its config does not describe it.
+        ModelError: The model's rotary frequencies are not sound.
     """
     for module in find_structure(model).rotary_modules:
         kinds = ", ".join(sorted(rope_types(module)))
@@ -55,18 +49,66 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
                 f"Expected a model with {wanted} for the method {method}, but {type(module).__name__} is of type "
                 f"{kinds}. Its positions are extended already; use another method."
             )
-        if indexes_table(module) or not hasattr(module, "config"):
+        if not _is_of_config(module):
             raise UnsupportedModelError(
-                f"Expected rotary modules that are made of a config for the method {method}, but "
-                f"{type(module).__name__} keeps a fixed table. Use lpes or pi with this architecture."
+                f"Expected rotary modules that keep frequencies made of a config for the method {method}, but "
+                f"{type(module).__name__} {'keeps a fixed table' if indexes_table(module) else 'does not'}. Use lpes "
+                "or pi with this architecture."
             )
-        fresh = rotary_variant(module)
-        for name, buffer in rotary_frequencies(module).items():
-            if not torch.equal(buffer.cpu(), fresh.get_buffer(name).cpu()):
-                raise UnsupportedModelError(
-                    f"Expected {type(module).__name__}.{name} to be what the model's config gives, but it differs, so "
-                    f"the method {method} cannot make it anew. Load the model with from_pretrained(dtype=...)."
-                )
+    check_frequencies(model)
+    for module in find_structure(model).rotary_modules:
+        differing = _differing_frequencies(module)
+        if differing is not None:
+            raise UnsupportedModelError(
+                f"Expected {type(module).__name__}.{differing} to be what the model's config gives, but it differs, so "
+                f"the method {method} cannot make it anew. Load the model with from_pretrained(dtype=...)."
+            )
+
+
+def interpolated_rotary(
+    model: torch.nn.Module, factor: float
+) -> dict[torch.nn.Module, torch.nn.Module] | None:
+    """Return what stands in for each rotary module of a model, of the type ``linear`` of transformers.
+
+    Args:
+        model: The model.
+        factor: The divisor of positions.
+
+    Returns:
+        The new module of each; ``None`` where one is not of the default type, its config does not describe it, or its
+        family does not have the type, so that positions must be divided in front of it.
+
+    Raises:
+        ModelError: The model's rotary frequencies are not sound.
+    """
+    check_frequencies(model)
+    modules = find_structure(model).rotary_modules
+    if any(
+        rope_types(module) != {"default"}
+        or not _is_of_config(module)
+        or _differing_frequencies(module) is not None
+        for module in modules
+    ):
+        return None
+    parameters = {"rope_type": "linear", "factor": factor}
+    try:
+        return {module: rotary_variant(module, parameters=parameters) for module in modules}
+    except UnsupportedModelError:
+        return None
+
+
+def _is_of_config(module: torch.nn.Module) -> bool:
+    """Return whether a rotary module keeps frequencies that are made of a config alone."""
+    return hasattr(module, "config") and not indexes_table(module) and bool(rotary_frequencies(module))
+
+
+def _differing_frequencies(module: torch.nn.Module) -> str | None:
+    """Return the name of frequencies that are not to the bit what the config gives, or ``None``."""
+    fresh = rotary_variant(module)
+    for name, buffer in rotary_frequencies(module).items():
+        if not torch.equal(buffer.cpu(), fresh.get_buffer(name).cpu()):
+            return name
+    return None
 
 
 def rotary_variant(
@@ -83,8 +125,9 @@ def rotary_variant(
         The new module, on the device of the other one.
 
     Raises:
-        UnsupportedModelError: The family gives the type frequencies of another number than its own.
+        UnsupportedModelError: The family does not have the type, or has it with another number of frequencies.
     """
+    kind = (parameters or {}).get("rope_type", "default")
     config = copy.deepcopy(module.config)
     original = (parameters or {}).get("original_max_position_embeddings")
     if original is not None and hasattr(config, "original_max_position_embeddings"):
@@ -104,14 +147,23 @@ def rotary_variant(
             config.rope_theta = config.rope_theta * base_ratio
         if parameters:
             config.rope_scaling = dict(parameters)
-    with torch.device("cpu"):
-        fresh: torch.nn.Module = type(module)(config)
+    no_such_type = UnsupportedModelError(
+        f"Expected rotary modules that can be of the type {kind}, but transformers does not have "
+        f"{type(module).__name__} in that type. Use lpes or pi with this architecture."
+    )
+    try:
+        with torch.device("cpu"):
+            fresh: torch.nn.Module = type(module)(config)
+    except (ValueError, KeyError) as error:
+        raise no_such_type from error
+    if parameters and (rope_types(fresh) != {kind} or measures_length(module)):
+        raise no_such_type
     for name, buffer in rotary_frequencies(module).items():
         if fresh.get_buffer(name).shape != buffer.shape:
             raise UnsupportedModelError(
-                f"Expected {len(buffer)} rotary frequencies of {type(module).__name__} under the rotary type "
-                f"{(parameters or {}).get('rope_type', 'default')}, but transformers gives "
-                f"{len(fresh.get_buffer(name))}. This family does not have the type."
+                f"Expected {len(buffer)} rotary frequencies of {type(module).__name__} under the rotary type {kind}, "
+                f"but transformers gives {len(fresh.get_buffer(name))}. This family does not have the type; use lpes "
+                "or pi."
             )
     return fresh.to(next(iter(module.buffers())).device)
 
@@ -204,7 +256,8 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
     """Stands in for a rotary module, and gives each row of the batch the tables of one of several variants.
 
     Attributes:
-        variants: The rotary modules to choose from; not registered, so that nothing else takes them for the model's.
+        variants: The rotary modules to choose from, at first the one in whose place this is; not registered, so that
+            nothing else takes them for the model's.
         choice: Index of the variant of each row, ``(batch,)``; ``None`` for the first variant in every row.
     """
 
@@ -212,6 +265,14 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
         super().__init__()
         self.variants = variants
         self.choice: torch.Tensor | None = None
+        # In a tuple, it is not registered either.
+        self._replaced = (variants[0],)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a decoder reads off its rotary module, such as the config, as the one in this place has it."""
+        if name.startswith("_"):
+            return super().__getattr__(name)
+        return getattr(self._replaced[0], name)
 
     def forward(self, x: torch.Tensor, position_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Return the tables for positions ``(rows, length)``; rows that repeat the batch repeat its choice."""
@@ -228,7 +289,12 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
         for number, variant in enumerate(self.variants):
             rows = (choice == number).nonzero().flatten().to(position_ids.device)
             found = raw_forward(variant)(variant, x, position_ids[..., rows, :], *args, **kwargs)
-            tables = tables or [table.new_empty(*position_ids.shape, table.shape[-1]) for table in found]
-            for table, part in zip(tables, found, strict=True):
+            single = isinstance(found, torch.Tensor)
+            parts = (found,) if single else found
+            # Positions may have axes in front, of text, height and width, that the tables do not have.
+            tables = tables or [
+                part.new_empty(*part.shape[:-3], len(choice), *part.shape[-2:]) for part in parts
+            ]
+            for table, part in zip(tables, parts, strict=True):
                 table[..., rows, :, :] = part
-        return tuple(tables)
+        return tables[0] if single else tuple(tables)

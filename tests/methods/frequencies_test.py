@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from method_promises import IDS, SCALES, SHORT, close, decoded, enter, logits
 from rope_families import tiny_model
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from lpes_evo.errors import LpesError, UnsupportedModelError
+from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import DynamicNtk, PositionInterpolation, Yarn, make_method
-from lpes_evo.rope import count_layers, patch_rope
+from lpes_evo.rope import count_layers, patch_rope, repair_frequencies
 from lpes_evo.rope._structure import find_structure
+
+# In transformers 4 the rotary module of PhiMoE is not told its positions, so no layer can be scaled.
+WITHOUT_TYPES = ["recurrent_gemma", *([] if transformers.__version__.startswith("4.") else ["phimoe"])]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,93 @@ def test_interpolation_divides_positions_in_front_of_an_extended_rotary_type() -
     wanted = "default rotary type for the method yarn.*llama3"
     with pytest.raises(UnsupportedModelError, match=wanted), Yarn(factor=2).apply(llama3):
         pass
+
+
+@pytest.mark.parametrize("model_type", WITHOUT_TYPES)
+def test_interpolation_divides_positions_in_front_of_a_family_without_the_type(model_type: str) -> None:
+    model = tiny_model(model_type)
+    plain = logits(model)
+    with patch_rope(model, [1.5] * 3):
+        scaled = logits(model)
+    assert not close(scaled, plain, 1e-6)
+    with PositionInterpolation(factor=1.5).apply(model):
+        assert torch.equal(logits(model), scaled)
+    with PositionInterpolation(factor=1).apply(model):
+        assert torch.equal(logits(model), plain)
+
+
+@pytest.mark.parametrize("model_type", WITHOUT_TYPES)
+def test_a_family_without_the_type_is_refused_in_one_line(model_type: str) -> None:
+    wanted = (
+        "^Expected rotary modules that (can be of the type yarn|keep frequencies)[^\n]* Use lpes or pi[^\n]*$"
+    )
+    with pytest.raises(UnsupportedModelError, match=wanted):
+        enter(Yarn(factor=4), tiny_model(model_type))
+
+
+def test_interpolation_divides_the_frequencies_that_the_model_has(llama: Any) -> None:
+    model = copy.deepcopy(llama)
+    # Sound, but not what the config gives.
+    rotary_module(model).inv_freq[-1] *= 0.5
+    with patch_rope(model, [1.5] * 3):
+        scaled = logits(model)
+    with PositionInterpolation(factor=1.5).apply(model):
+        assert torch.equal(logits(model), scaled)
+
+
+@pytest.mark.parametrize("spec", ["pi:1.5", "ntk:2", "yarn:4", "attention-buckets", "lpes"])
+def test_frequencies_rounded_by_a_cast_are_refused_by_every_method(llama: Any, spec: str) -> None:
+    coarse = copy.deepcopy(llama).to(torch.bfloat16)
+    with pytest.raises(ModelError, match=r"in float32, but they are in torch\.bfloat16"):
+        enter(make_method(spec, scales=SCALES), coarse)
+    repair_frequencies(coarse)
+    enter(make_method(spec, scales=SCALES), coarse)
+
+
+@pytest.mark.parametrize("spec", ["lpes", "pi:1.5", "ntk:2", "yarn:4", "attention-buckets", "ms-poe"])
+def test_falcon_with_alibi_is_refused_by_every_method(spec: str) -> None:
+    with pytest.raises(UnsupportedModelError, match="^[^\n]*alibi in its config[^\n]*$"):
+        enter(make_method(spec, scales=SCALES), tiny_model("falcon", alibi=True))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "pi:1e-300",
+        "pi:1e7",
+        "yarn:4:attention_factor=1e300",
+        "yarn:4:attention_factor=1e-300",
+        "yarn:4:beta_fast=1e300",
+        "yarn:4:beta_slow=1e-300",
+        f"yarn:4:original={10**400}",
+        f"ntk:2:length={10**400}",
+        f"ntk:2:original={10**400}",
+    ],
+)
+def test_values_beyond_the_bounds_are_refused(spec: str) -> None:
+    with pytest.raises(ConfigError, match="input should be (less|greater) than or equal to"):
+        make_method(spec)
+
+
+@pytest.mark.parametrize("betas", ["beta_fast=1:beta_slow=32", "beta_fast=2:beta_slow=2", "beta_slow=40"])
+def test_a_ramp_that_does_not_fall_is_refused(betas: str) -> None:
+    with pytest.raises(ConfigError, match="expected beta_fast above beta_slow"):
+        make_method(f"yarn:4:{betas}")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "pi:1e-6",
+        "pi:1e6",
+        "yarn:1e6:attention_factor=1e6:beta_fast=1e6:beta_slow=1e-6:original=1000000000",
+        "yarn:4:attention_factor=1e-6:original=1",
+        "ntk:1e6:original=1:length=1000000000",
+    ],
+)
+def test_values_at_the_bounds_give_finite_logits(llama: Any, spec: str) -> None:
+    with make_method(spec).apply(llama):
+        assert logits(llama).isfinite().all()
 
 
 @pytest.mark.parametrize(("factor", "base"), [(2, 30527.74), (4, 51293.79)])
