@@ -108,9 +108,11 @@ def test_lengths_beyond_the_tokens_of_a_row_are_refused(spec: str, llama: Any) -
 
 
 @pytest.mark.parametrize("spec", CHOOSING)
-def test_a_static_cache_beside_padding_is_refused_by_name(spec: str, llama: Any) -> None:
-    with make_method(spec).apply(llama), pytest.raises(ModelError, match="and no static cache"):
-        said(llama, *padded_batch(), cache_implementation="static")
+def test_a_static_cache_beside_padding_is_refused_by_name(spec: str) -> None:
+    # A model of its own, since transformers 4 keeps the cache of a generation that failed on it.
+    model = tiny_model("llama")
+    with make_method(spec).apply(model), pytest.raises(ModelError, match="and no static cache"):
+        said(model, *padded_batch(), cache_implementation="static")
 
 
 def test_generate_is_restored_and_keeps_its_signature(llama: Any) -> None:
