@@ -77,7 +77,7 @@ def test_records_say_whose_version_was_used() -> None:
         ("", "Expected a method, one of baseline"),
         ("pi", "Expected pi with its factor, as in pi:FACTOR"),
         ("pi:zero", "Method 'pi:zero': .* factor, but got 'zero'"),
-        ("pi:0", "greater than 0"),
+        ("pi:0", "greater than or equal to 0.000001"),
         ("pi:inf", "finite"),
         ("pi:2:size=3", "settings of pi, each once, but got 'size'.*Known settings: factor"),
         ("ms-poe:2", "settings as KEY=VALUE in 'ms-poe:2'.*smallest, largest, order, first_layer"),
