@@ -264,7 +264,7 @@ def _summarise(
             first = answer_key(arm, task.name, planned.examples[0].id)
             error = EvaluationError(
                 f"Expected an answer to an example of {task.name!r} under {arm}, but all {len(planned.examples)} "
-                f"failed, first: {last_failure(journal, first).rstrip('.')}. Mend the cause and go on with --resume."
+                f"failed, first: {str(last_failure(journal, first)).rstrip('.')}. Mend the cause and go on with --resume."
             )
             if arm == UNTOUCHED:
                 raise error

@@ -95,12 +95,14 @@ def train_routers(
     Raises:
         ConfigError: There are too few sequences, or bases do not go with the model.
         EvaluationError: A loss is not finite.
+        ModelError: A method or scales are on the model.
         UnsupportedModelError: The attention of the model cannot be taken over.
     """
     import torch
 
     from lpes_evo.methods._attention_buckets import base_ratios
     from lpes_evo.methods._experts import mixed_experts
+    from lpes_evo.methods._in_force import sole_method
     from lpes_evo.methods._routers import new_routers
     from lpes_evo.methods._variants import check_describes
 
@@ -121,7 +123,7 @@ def train_routers(
     seen: dict[int, torch.Tensor] = {}
     losses = []
     untouched = _mean_loss(model, held_out)
-    with mixed_experts(model, routers, Applied(), top_k=top_k, seen=seen):
+    with sole_method(model, "moice"), mixed_experts(model, routers, Applied(), top_k=top_k, seen=seen):
         before = _mean_loss(model, held_out)
         optimiser = torch.optim.AdamW(routers.parameters(), lr=settings.learning_rate, weight_decay=0.0)
         with _trained_mode(model, settings.checkpointing), torch.enable_grad():
