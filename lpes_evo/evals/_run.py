@@ -262,9 +262,10 @@ def _summarise(
             scored[arm].append(ScoredExample(example.id, example.position, example.source, answer.score))
         if not scored[arm]:
             first = answer_key(arm, task.name, planned.examples[0].id)
+            why = str(last_failure(journal, first)).rstrip(".")
             error = EvaluationError(
                 f"Expected an answer to an example of {task.name!r} under {arm}, but all {len(planned.examples)} "
-                f"failed, first: {str(last_failure(journal, first)).rstrip('.')}. Mend the cause and go on with --resume."
+                f"failed, first: {why}. Mend the cause and go on with --resume."
             )
             if arm == UNTOUCHED:
                 raise error
