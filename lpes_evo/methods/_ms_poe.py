@@ -37,8 +37,8 @@ class MsPoe(Method):
     name: ClassVar[str] = "ms-poe"
     chooses_by_prompt: ClassVar[bool] = True
 
-    smallest: float = Field(default=1.2, gt=0, le=1e6, allow_inf_nan=False)
-    largest: float = Field(default=1.8, gt=0, le=1e6, allow_inf_nan=False)
+    smallest: float = Field(default=1.2, ge=1e-6, le=1e6, allow_inf_nan=False)
+    largest: float = Field(default=1.8, ge=1e-6, le=1e6, allow_inf_nan=False)
     order: Literal["rank", "released", "normal"] = "rank"
     first_layer: int = Field(default=2, ge=0)
 
