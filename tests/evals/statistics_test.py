@@ -67,6 +67,13 @@ def test_mcnemars_test_looks_at_the_pairs_that_differ():
     assert (same.value, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
+def test_a_difference_in_one_source_alone_may_be_chance():
+    found = difference(
+        None, scored([1, 0, 0, 0], ["a", "a", "b", "b"]), scored([0] * 4, ["a", "a", "b", "b"])
+    )
+    assert (found.value, found.p_value, found.test) == (0.25, 1.0, "permutation over sources")
+
+
 def test_shared_sources_make_a_difference_less_certain():
     ours, theirs = [1] * 12, [0] * 12
     alone = difference(None, scored(ours), scored(theirs))
