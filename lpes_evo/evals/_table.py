@@ -31,8 +31,12 @@ def print_results(results: EvalResults, console: Console) -> None:
     for task in results.tasks:
         table = Table(title=escape(f"{task.name}: {task.metric}, {results.model}"), title_justify="left")
         for column in _COLUMNS:
+            # Where the terminal is narrow, names of methods go over several lines and figures stay whole.
             table.add_column(
-                column, justify="left" if column in ("position", "arm") else "right", no_wrap=True
+                column,
+                justify="left" if column in ("position", "arm") else "right",
+                no_wrap=column != "arm",
+                overflow="fold",
             )
         for group in _groups(task):
             for cells in group:

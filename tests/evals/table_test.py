@@ -35,6 +35,19 @@ def results():
     )  # fmt: skip
 
 
+def test_a_narrow_terminal_folds_names_and_keeps_figures_whole(results):
+    task = results.tasks[0]
+    name = "attention-buckets:10000/17500/25000:combine=probs"
+    folded = results.model_copy(
+        update={"tasks": [task.model_copy(update={"arms": task.arms | {name: task.arms["lpes"]}})]}
+    )
+    console = Console(width=90, file=io.StringIO())
+    print_results(folded, console)
+    said = console.file.getvalue()
+    assert "…" not in said
+    assert "[0.436, 0.970]" in said
+
+
 def test_results_round_trip_through_their_file_and_folder(results, tmp_path):
     save_results(tmp_path / "results.json", results)
     assert load_results(tmp_path / "results.json") == results
