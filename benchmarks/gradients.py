@@ -197,7 +197,11 @@ class Bench:
 
     def _identity(self, problem: ModelProblem) -> dict[str, Any]:
         """Return what two starts must share to add to one journal."""
-        return {"data": problem.data_hash, "model": self.loaded.name, "dtype": self.loaded.dtype}
+        return {
+            "data": problem.data_hash,
+            "model": Path(self.loaded.name).name,
+            "dtype": self.loaded.dtype,
+        }
 
     def held_out(self, seed: int, scales: np.ndarray) -> np.ndarray:
         """Return which held-out examples are right under some scales, kept from one start to the next."""
