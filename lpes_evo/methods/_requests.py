@@ -150,8 +150,8 @@ class RequestTracker:
         elif columns > length:
             raise ModelError(
                 "Expected the whole prompts in the first forward pass, since this method chooses something by them, "
-                f"but got {length} of {columns} columns. Leave out prefill_chunk_size, guidance_scale, and whatever else "
-                "cuts prompts."
+                f"but got {length} of {columns} columns. Leave out prefill_chunk_size, guidance_scale, and whatever "
+                "else cuts prompts."
             )
         first = torch.zeros(batch, dtype=torch.long, device=device)
         count = torch.full((batch,), columns, device=device)
