@@ -18,6 +18,7 @@ recall`` tries the script itself. ``--texts`` sets the number of search examples
 import argparse
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -223,34 +224,21 @@ def interval(values: np.ndarray, plain: np.ndarray) -> str:
     return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
-def number_at(bench: Bench, run: Run, seed: int, share: float) -> int:
-    """Return the index of the last evaluation that a share of the plain GA's tokens pays for."""
-    return run.trace.number_at(share * bench.tokens(seed)) - 1
-
-
-def scores_at(
-    bench: Bench, runs: dict[str, list[Run]], seeds: list[int], share: float
+def values_at(
+    bench: Bench,
+    runs: dict[str, list[Run]],
+    seeds: list[int],
+    share: float,
+    measure: Callable[[Run, int, int], float],
 ) -> dict[str, np.ndarray]:
-    """Return the best search score of every method at a share of the tokens, ``(n_seeds,)``."""
+    """Return a measure of every method at a share of the plain GA's tokens, ``(n_seeds,)``.
+
+    The measure is told the run, its seed, and the number of the last evaluation that the share pays for.
+    """
     return {
         name: np.array(
             [
-                run.trace.fitness[number_at(bench, run, seed, share)]
-                for seed, run in zip(seeds, of_seeds, strict=True)
-            ]
-        )
-        for name, of_seeds in runs.items()
-    }
-
-
-def accuracies_at(
-    bench: Bench, runs: dict[str, list[Run]], seeds: list[int], share: float
-) -> dict[str, np.ndarray]:
-    """Return the held-out accuracy of every method's best at a share of the tokens, ``(n_seeds,)``."""
-    return {
-        name: np.array(
-            [
-                bench.held_out(seed, run.curves[number_at(bench, run, seed, share)]).mean()
+                measure(run, seed, run.trace.number_at(share * bench.tokens(seed)) - 1)
                 for seed, run in zip(seeds, of_seeds, strict=True)
             ]
         )
@@ -265,11 +253,18 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
     print(
         f"\n{len(seeds)} seeds, {n_search} search and {n_report} held-out examples each; untouched {untouched:.4f}"
     )
+    measures = {
+        "best search score": (SHARES, lambda run, _, number: run.trace.fitness[number]),
+        "held-out accuracy": (
+            HELD_OUT_SHARES,
+            lambda run, seed, number: bench.held_out(seed, run.curves[number]).mean(),
+        ),
+    }
     for share in SHARES:
-        measures = {"best search score": scores_at(bench, runs, seeds, share)}
-        if share in HELD_OUT_SHARES:
-            measures["held-out accuracy"] = accuracies_at(bench, runs, seeds, share)
-        for what, of_methods in measures.items():
+        for what, (shares, measure) in measures.items():
+            if share not in shares:
+                continue
+            of_methods = values_at(bench, runs, seeds, share, measure)
             print(f"\n{what} at {100 * share:g} % of the tokens, and less the plain GA's")
             for name, values in of_methods.items():
                 line = f"{name:18s} {values.mean():8.4f}"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
@@ -225,11 +224,10 @@ def _finished(folder: "EvalFolder") -> Any:
 
 def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
     from lpes_evo.evals import EvalFolder, compare_evaluations
-    from lpes_evo.evals._table import difference_text, p_text
+    from lpes_evo.evals._table import difference_text, new_table, p_text
 
-    table = Table(title=escape(f"{folder.path} against {against}"), title_justify="left")
-    for column in ("task", "arm", "here", "there", "here minus there", "p"):
-        table.add_column(column, justify="left" if column in ("task", "arm") else "right", no_wrap=True)
+    columns = ("task", "arm", "here", "there", "here minus there", "p")
+    table = new_table(f"{folder.path} against {against}", columns)
     for row in compare_evaluations(folder, EvalFolder(against), force=force):
         compared = ["different data" if not row.same_data else "", ""]
         if row.difference is not None:

@@ -173,13 +173,14 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
     notes = []
     for name, record in records.items():
         facts = [
-            f"{key.removesuffix('_follows')} {record[key.removesuffix('_follows')]!s} as in the {version}"
-            for key, version in record.items()
-            if key.endswith("_follows")
+            f"{setting} {record[setting]} as in the {record[f'{setting}_follows']}"
+            for setting in record
+            if f"{setting}_follows" in record
         ]
-        facts += [f"{record['streams']} streams"] if record.get("streams", 1) > 1 else []
-        passes = record.get("attention_passes", 1)
-        facts += [f"attention {passes} times in each layer"] if passes > 1 else []
+        if record.get("streams", 1) > 1:
+            facts.append(f"{record['streams']} streams")
+        if record.get("attention_passes", 1) > 1:
+            facts.append(f"attention {record['attention_passes']} times in each layer")
         if facts:
             notes.append(f"{name}: {', '.join(facts)}")
     return notes

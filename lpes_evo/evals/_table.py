@@ -2,9 +2,9 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -29,15 +29,7 @@ def print_results(results: EvalResults, console: Console) -> None:
         console: Where to print.
     """
     for task in results.tasks:
-        table = Table(title=escape(f"{task.name}: {task.metric}, {results.model}"), title_justify="left")
-        for column in _COLUMNS:
-            # Where the terminal is narrow, names of methods go over several lines and figures stay whole.
-            table.add_column(
-                column,
-                justify="left" if column in ("position", "arm") else "right",
-                no_wrap=column != "arm",
-                overflow="fold",
-            )
+        table = new_table(f"{task.name}: {task.metric}, {results.model}", _COLUMNS)
         for group in _groups(task):
             for cells in group:
                 table.add_row(*map(escape, cells))
@@ -47,6 +39,16 @@ def print_results(results: EvalResults, console: Console) -> None:
             say(f"  {line}", console)
     for line in _closing_lines(results):
         say(line, console)
+
+
+def new_table(title: str, columns: Sequence[str]) -> Table:
+    """Return an empty table; where the terminal is narrow, names go over several lines and figures stay whole."""
+    table = Table(title=escape(title), title_justify="left")
+    for column in columns:
+        is_name = column in ("task", "arm")
+        justify: JustifyMethod = "left" if is_name or column == "position" else "right"
+        table.add_column(column, justify=justify, no_wrap=not is_name, overflow="fold")
+    return table
 
 
 def save_tables(results: EvalResults, folder: EvalFolder) -> None:

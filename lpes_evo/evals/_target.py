@@ -153,14 +153,13 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     import torch
 
     model = target.loaded.model
+    records = []
     for arm in arms:
         with arm.apply(target.loaded), torch.inference_mode():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-    return [
-        arm.record(target.loaded.n_layers)
-        | ({} if (length := arm.neutral_up_to(target.loaded)) is None else {"neutral_up_to": length})
-        for arm in arms
-    ]
+        record, length = arm.record(target.loaded.n_layers), arm.neutral_up_to(target.loaded)
+        records.append(record if length is None else record | {"neutral_up_to": length})
+    return records
 
 
 def encode_prompts(target: EvalTarget, examples: Sequence[EvalExample], mode: Mode) -> list[PromptFacts]:
