@@ -33,7 +33,7 @@ from lpes_evo.progress import Reporter
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 REPORT_POSITIONS = tuple(index / 8 for index in range(9))
 SHARES = (0.12, 0.21, 0.5, 1.0)
-HELD_OUT_SHARES = (0.21, 1.0)
+HELD_OUT_SHARES = (0.21, 0.5, 1.0)
 """Shares at which the accuracy is measured, which costs as much as several evaluations."""
 TASKS = {"needle": {"n_keys": 8}, "recall": {"n_pairs": 48}}
 CURVE = {"y_min": 0.7, "y_max": 1.1, "max_delta": 0.4}
@@ -58,20 +58,22 @@ class Method:
 
 
 FREE = {"curve": "free", "y_step": None}
-GRADIENT_SHARE = 7 / 36
-"""Two times three steps."""
+FIFTH = 7 / 36
+"""Of a gradient method: two times three steps."""
+HALF = 17 / 36
+"""Of a gradient method: five times three steps."""
 CLIMB = {"algorithm": "gradient", "gradient_steps": 3}
 METHODS = {
     "ga": Method(PLAIN),
     "ga-default": Method({"population_size": 12, "n_constants": 5, "offspring_size": 8}),
     "ga-seeds": Method(PLAIN | {"gradient_seeds": 3}, share=0.5),
-    "ga-mutation": Method(PLAIN | {"gradient_mutation": 0.5}),
+    "ga-mutation": Method(PLAIN | {"gradient_mutation": 0.5}, share=0.5),
     "ga-both": Method(PLAIN | {"gradient_seeds": 3, "gradient_mutation": 0.5}),
-    "gradient-curve": Method(CLIMB, share=GRADIENT_SHARE),
-    "gradient-free": Method(CLIMB, FREE, share=GRADIENT_SHARE),
-    "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE, GRADIENT_SHARE),
-    "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE, GRADIENT_SHARE),
-    "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE, GRADIENT_SHARE),
+    "gradient-curve": Method(CLIMB, share=HALF),
+    "gradient-free": Method(CLIMB, FREE, HALF),
+    "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE, FIFTH),
+    "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE, HALF),
+    "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE, FIFTH),
 }
 
 
