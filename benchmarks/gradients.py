@@ -26,6 +26,7 @@ import numpy as np
 
 from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
+from lpes_evo.folder import WorkFolder
 from lpes_evo.models import smollm2_file
 from lpes_evo.problems import ModelProblem, make_task, paired_difference
 from lpes_evo.progress import Reporter
@@ -178,7 +179,7 @@ class Bench:
         search = Budgeted(space, settings, seed=seed)
         search.trace = trace
         curves, best, fitness = [], np.ones(problem.n_layers), -np.inf
-        with Journal(folder / "journal.jsonl", kind) as journal:
+        with WorkFolder(folder).locked(), Journal(folder / "journal.jsonl", kind) as journal:
             drive(search, Evaluator(problem, space, settings, n_candidates=1), journal, trace)
             # One by one, evaluations are kept in the order in which the trace heard of them.
             for record in journal:
@@ -210,7 +211,8 @@ class Bench:
         """Return which held-out examples are right under some scales, kept from one start to the next."""
         problem = self.problem(seed, "report")
         key = hashlib.sha256(scales.tobytes()).hexdigest()
-        with Journal(self.output / f"held-out-{seed}.jsonl", self._identity(problem)) as journal:
+        journal_path = self.output / f"held-out-{seed}.jsonl"
+        with WorkFolder(self.output).locked(), Journal(journal_path, self._identity(problem)) as journal:
             record = journal.get(key)
             if record is None:
                 correct = problem.evaluate(scales).correct.astype(int).tolist()

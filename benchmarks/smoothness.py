@@ -3,7 +3,7 @@
 ``python benchmarks/smoothness.py run`` searches with every method, number of search examples and seed, and measures the
 scales found on held-out texts of the same task, and, for the smallest and the largest number, on longer texts, on
 key-value retrieval, on questions over several documents, and on plain text. Every text of a seed is forwarded once
-under some scales, however many methods and sizes ask for it; what was forwarded is kept in ``--output``, one file for
+under some scales, however many methods and sizes ask for it; what was forwarded is kept in ``--output``, one folder for
 each seed, so the script can be stopped at any moment and started again.
 
 ``python benchmarks/smoothness.py table`` prints, for what was run, means over the held-out examples of all seeds, and
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.evals import DataRequest, make_eval_task
+from lpes_evo.folder import WorkFolder
 from lpes_evo.models import LoadedModel, smollm2_file
 from lpes_evo.problems import AnswerScores, Example, ModelProblem, make_task, paired_difference
 
@@ -220,7 +221,7 @@ def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
 
 
 def _documents(seed: int, data: Path) -> Made:
-    request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=4, seed=seed)
+    request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=3, seed=seed)
     examples = [
         Example(one.id, one.position, one.prompt, one.answers[0], one.source, one.answer_prefix)
         for one in make_eval_task("mdqa:4+built").examples(request)
@@ -244,7 +245,7 @@ EXAMPLES: dict[str, Callable[[int, Path], Made]] = {
     "longer": lambda seed, _: _needles(3, 3, seed),
     "key-value": lambda seed, _: (
         make_task("kv", n_pairs=8).examples(
-            positions=(0.0, 0.5, 1.0), n_per_position=3, seed=seed, split="report"
+            positions=(0.0, 0.5, 1.0), n_per_position=2, seed=seed, split="report"
         ),
         {},
     ),
@@ -264,12 +265,14 @@ def wheres(size: int) -> list[str]:
 def opened(options: argparse.Namespace) -> Iterator[list[Bench]]:
     """Open the journals of all seeds."""
     loaded = load_model(str(smollm2_file()))
-    options.output.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         benches = []
         for seed in options.seeds:
             header = {"model": Path(loaded.name).name, "dtype": loaded.dtype, "seed": seed}
-            journal = stack.enter_context(Journal(options.output / f"scores-{seed}.jsonl", header))
+            folder = WorkFolder(options.output / f"seed-{seed}")
+            folder.path.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(folder.locked())
+            journal = stack.enter_context(Journal(folder.path / "scores.jsonl", header))
             benches.append(Bench(loaded, seed, options.data, journal))
         yield benches
 
