@@ -32,6 +32,9 @@ class Breeder:
         initial: Genomes to start from.
         gradients: Gradients of evaluated genomes by their key, which may become more.
 
+    Attributes:
+        has_positive_curves: Whether no curve has a value of zero or less.
+
     Raises:
         CurveError: A genome of ``initial`` is not feasible in ``space``.
     """
@@ -45,6 +48,7 @@ class Breeder:
         gradients: Mapping[str, npt.NDArray[np.float64]] | None = None,
     ) -> None:
         self._space = space
+        self.has_positive_curves = space.y_axis.low > 0
         self._settings = settings
         self._weights = weights
         self._gradients = {} if gradients is None else gradients

@@ -77,6 +77,8 @@ class CandidateLine:
         self._n_curves = n_curves
         self._seed = seed
         is_guided = settings.preselection > 1 and n_objectives == 1 and settings.algorithm != "random"
+        # The model of the fitness tells curves apart by their logarithms.
+        is_guided &= breeder.has_positive_curves
         self._evidence = Evidence(settings.aggregate) if is_guided else None
         with isolated_random(seed, "generation", 0):
             self._first = breeder.first_population()

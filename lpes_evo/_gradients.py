@@ -80,7 +80,7 @@ class Gradients:
 
     def learn(self, probe: GradientProbe, evaluation: Evaluation) -> None:
         """Take the gradient of a probe."""
-        gradient = np.array(evaluation.gradient)
+        gradient = np.array(evaluation.gradient if evaluation.status == "sampled" else ())
         parent = self._parent_of.get(probe.key)
         if parent is not None:
             if gradient.size:

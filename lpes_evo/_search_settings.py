@@ -24,7 +24,8 @@ class SearchSettings(Settings):
         crossover_probability: Chance that an offspring has two parents.
         mutation_probability: Chance that an offspring is mutated; one that crossover left unchanged always is.
         preselection: Genomes that are bred for each that is evaluated: the one from which a cheap model of the fitness
-            over curves expects most. 1 evaluates whatever is bred. Several objectives and the random search have none.
+            over curves expects most. 1 evaluates whatever is bred. Several objectives, the random search and curves
+            that can be zero or less have none.
         max_failures: Failed evaluations in a row that stop the run.
         in_flight: Candidates of a steady-state search whose results may be outstanding at once. Twice the number of
             workers keeps all of them busy; more than that learns later from each result.
@@ -66,7 +67,7 @@ class SearchSettings(Settings):
     gradient_steps: int = Field(default=6, ge=1, strict=True)
     gradient_sources: int = Field(default=4, ge=1, strict=True)
     learning_rate: float = Field(default=0.05, gt=0, le=1)
-    total_variation: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    total_variation: float = Field(default=0.0, ge=0, le=1e6)
     gradient_seeds: int = Field(default=0, ge=0, strict=True)
     gradient_mutation: float = Field(default=0.0, ge=0, le=1)
     gradient_parents: int = Field(default=2, ge=1, strict=True)

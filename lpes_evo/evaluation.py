@@ -9,6 +9,9 @@ import numpy as np
 
 from lpes_evo.errors import JournalError
 
+STEEPEST = 1e100
+"""Derivatives are below this, so that their squares are finite."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -117,18 +120,31 @@ def checked_evaluation(evaluation: Evaluation) -> Evaluation:
         evaluation: An evaluation that may come from code of a user.
 
     Returns:
-        The evaluation; failed where a value is not a finite real number.
+        The evaluation; failed where a value is not a finite real number, or a derivative is none below `STEEPEST`.
     """
-    if evaluation.status != "ok":
+    if evaluation.status not in ("ok", "sampled"):
         return evaluation
+    if evaluation.status == "ok":
+        values = _below(math.inf, evaluation.values)
+        if values is not None:
+            return dataclasses.replace(evaluation, values=values)
+        expected, came = "fitness values that are finite real numbers", evaluation.values
+    else:
+        gradient = _below(STEEPEST, evaluation.gradient)
+        if gradient is not None:
+            return dataclasses.replace(evaluation, gradient=gradient)
+        expected, came = f"derivatives that are real numbers below {STEEPEST:g}", evaluation.gradient
+    error = f"ValueError: Expected {expected}, but got {came!r:.80}."
+    return dataclasses.replace(evaluation, values=(), gradient=(), status="failed", error=error)
+
+
+def _below(most: float, numbers: Any) -> tuple[float, ...] | None:
+    """Return numbers as floats; ``None`` where there are none, or one is not real or not below a limit."""
     try:
-        values = tuple(float(value) for value in evaluation.values)
+        floats = tuple(float(number) for number in numbers)
     except (TypeError, ValueError, OverflowError):
-        values = (math.nan,)
-    if not values or not all(map(math.isfinite, values)):
-        error = f"ValueError: Expected fitness values that are finite real numbers, but got {evaluation.values!r:.80}."
-        return dataclasses.replace(evaluation, values=(), status="failed", error=error)
-    return dataclasses.replace(evaluation, values=values)
+        return None
+    return floats if floats and all(abs(number) < most for number in floats) else None
 
 
 def _real(value: Any) -> float:

@@ -56,8 +56,8 @@ class Evaluator:
         space: The space that decodes genomes.
         settings: How scores become fitness values and how candidates are raced; the defaults when ``None``.
         n_candidates: Candidates that share a forward pass; ``None`` for as many as fit. In a steady-state search every
-            candidate has its own, because which of them come together there depends on the workers. As many as fit are
-            at most an eighth of a generation, so that workers find work.
+            candidate has its own, because which of them come together there depends on the workers, and ``gradient``
+            has one at a time. As many as fit are at most an eighth of a generation, so that workers find work.
         problem_of: Takes what a worker of the pool holds and returns the problem; it crosses to the workers.
 
     Attributes:
@@ -67,8 +67,9 @@ class Evaluator:
         spent: What has been spent so far.
 
     Raises:
-        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search; or the
-            problem has another number of layers than the space.
+        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search or with
+            ``gradient``; the problem has another number of layers than the space, or no gradient where the settings
+            take some.
         LpesError: A worker could not read off the problem what must be known of it.
     """
 
@@ -90,6 +91,11 @@ class Evaluator:
             raise ConfigError(
                 f"Expected a space of the {self.facts.n_layers!r} layers of the problem, but got one of "
                 f"{space.n_layers}. Make it with n_layers=problem.n_layers."
+            )
+        if self._settings.takes_gradients and not self.facts.has_gradient:
+            raise ConfigError(
+                "Expected a problem with gradients, because the settings of the search take some, but it has none. "
+                "Override its method gradient, or use an algorithm without gradients."
             )
         blocks = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
@@ -113,7 +119,7 @@ class Evaluator:
             self._on_problem(survey), self._block_ids, self._sample_ids, wanted
         )
         # A generation is so many groups at least, so that many workers find work; their number itself must not show.
-        most = max(1, self._settings.offspring_size // _GROUPS_OF_A_GENERATION)
+        most = max(1, self._settings.n_offspring // _GROUPS_OF_A_GENERATION)
         self.n_candidates = self._plan.n_candidates if wanted else min(self._plan.n_candidates, most)
         self.spent = Spent()
         self._passes: dict[int, Pass] = {}
@@ -345,14 +351,14 @@ def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
 
 def _n_wanted(n_candidates: int | None, settings: SearchSettings) -> int | None:
     """Return how many candidates shall share a forward pass; ``None`` for as many as fit."""
-    is_steady = settings.algorithm == "steady-state"
+    is_single = settings.algorithm in ("steady-state", "gradient")
     is_number = n_candidates is None or type(n_candidates) is int
-    if not is_number or (n_candidates is not None and not 1 <= n_candidates <= (1 if is_steady else np.inf)):
+    if not is_number or (n_candidates is not None and not 1 <= n_candidates <= (1 if is_single else np.inf)):
+        expected = f"= 1 with the algorithm {settings.algorithm!r}" if is_single else "of at least 1"
         raise ConfigError(
-            f"Expected {'n_candidates = 1 in a steady-state search' if is_steady else 'n_candidates of at least 1'}, "
-            f"but got {n_candidates!r}. Leave candidates_per_pass out."
+            f"Expected n_candidates {expected}, but got {n_candidates!r}. Leave candidates_per_pass out."
         )
-    return 1 if is_steady else n_candidates
+    return 1 if is_single else n_candidates
 
 
 def _hand_over(

@@ -18,6 +18,7 @@ class ProblemFacts:
         sources: What each example is made of, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
+        has_gradient: Whether the problem defines a gradient.
         gradient_cost: Forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.
         data_hash: SHA-256 of the examples; empty for problems that are not made of data.
@@ -29,6 +30,7 @@ class ProblemFacts:
     sources: tuple[str, ...]
     positions: tuple[float, ...] = ()
     n_tokens: int = 0
+    has_gradient: bool = False
     gradient_cost: int = 3
     skipped: int = 0
     data_hash: str = ""
@@ -52,6 +54,7 @@ class ProblemFacts:
             sources=tuple(problem.sources),
             positions=tuple(getattr(problem, "positions", ())),
             n_tokens=getattr(problem, "n_tokens", 0),
+            has_gradient=type(problem).gradient is not Problem.gradient,
             gradient_cost=problem.gradient_cost,
             skipped=getattr(problem, "skipped", 0),
             data_hash=getattr(problem, "data_hash", ""),
@@ -65,6 +68,12 @@ class ProblemFacts:
             raise TaskError(
                 f"Expected example_ids, groups and sources of one length of at least 1, but got {n}, "
                 f"{len(self.groups)} and {len(self.sources)}. Keep them as tuples with one entry for each example."
+            )
+        cost = self.gradient_cost
+        if not isinstance(cost, int) or isinstance(cost, bool) or cost < 1:
+            raise TaskError(
+                f"Expected gradient_cost of the problem to be a whole number of at least 1, but got {cost!r:.80}. A "
+                "forward and a backward pass are 3."
             )
         texts = (*self.example_ids, *self.groups, *self.sources)
         wrong = [text for text in texts if not isinstance(text, str)]

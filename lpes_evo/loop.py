@@ -28,9 +28,10 @@ def drive(
     """Ask, evaluate and tell until the search stops.
 
     Candidates are dealt out as workers come free, and kept as they are finished; the search is told in the order in
-    which it asked. A failure becomes final once the success of a later candidate is known, or nothing else is on its
-    way. Failures that stop the run are kept beside the others and answer nothing, so that a resumed run, its cause
-    mended, tries them again.
+    which it asked. A failure is told once the success of a later candidate is known, or nothing else is on its way. It
+    is kept as the answer to its genome once a later one of its kind has succeeded, or the search has ended; gradients
+    are one kind, full evaluations the other. Failures that stop the run are kept beside the others and answer nothing,
+    so that a resumed run, its cause mended, tries them again.
 
     Args:
         search: The search.
@@ -40,8 +41,8 @@ def drive(
 
     Raises:
         ConfigError: Search and evaluator have different spaces.
-        EvaluationError: ``max_failures`` evaluations failed in a row, in the order in which their genomes were asked
-            for, or all of a generation without a survivor.
+        EvaluationError: ``max_failures`` evaluations of a kind failed in a row, in the order in which their genomes
+            were asked for, all of a generation without a survivor, or every gradient of the search.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
@@ -70,6 +71,10 @@ class _Entry:
     def has_failed(self) -> bool:
         return self.evaluation is not None and self.evaluation.status == "failed"
 
+    @property
+    def is_probe(self) -> bool:
+        return isinstance(self.genome, GradientProbe)
+
 
 class _Drive:
     """The state of the loop: what was asked for and is not yet told."""
@@ -85,7 +90,9 @@ class _Drive:
         self._groups: dict[int, list[_Entry]] = {}
         self._n_asked = 0
         self._n_logged = 0
-        self._n_failed = 0
+        # Those of a kind that were told and have failed since the last success.
+        self._failed: dict[bool, list[_Entry]] = {False: [], True: []}
+        self._has_gradients = False
         self._best: float | None = None
 
     def run(self) -> None:
@@ -97,6 +104,7 @@ class _Drive:
                 self._collect()
             self._tell()
             if not self._line and not self._search.can_ask():
+                self._end()
                 return
 
     def _ask(self) -> None:
@@ -110,7 +118,7 @@ class _Drive:
             reference = self._search.reference()
             entries = [_Entry(genome, self._search.generation) for genome in genomes]
             self._line.extend(entries)
-            together = 1 if genomes and isinstance(genomes[0], GradientProbe) else size
+            together = 1 if entries and entries[0].is_probe else size
             for start in range(0, len(entries), together):
                 self._begin(entries[start : start + together], reference)
             self._tell()
@@ -151,9 +159,14 @@ class _Drive:
             failed = list(itertools.takewhile(lambda entry: entry.has_failed, self._line))
             if failed and not self._are_final(failed):
                 break
-            self._n_failed = self._n_failed + len(failed) if failed else 0
-            for entry in failed or [self._line[0]]:
-                self._keep(entry, entry.genome.key)
+            told = failed or [self._line[0]]
+            kind = told[0].is_probe
+            if failed:
+                self._failed[kind] += failed
+            else:
+                self._settle(kind)
+                self._has_gradients |= kind
+            for entry in told:
                 self._line.popleft()
                 if entry.evaluation is not None:
                     self._search.tell([entry.evaluation])
@@ -168,14 +181,31 @@ class _Drive:
             EvaluationError: They are one too many, or nothing has succeeded and nothing else is on its way.
         """
         is_idle = not self._groups and not self._search.can_ask()
-        n_in_a_row = self._n_failed + len(failed)
+        n_in_a_row = len(self._failed[failed[0].is_probe]) + len(failed)
         if n_in_a_row >= self._search.settings.max_failures or (is_idle and self._best is None):
             self._give_up(n_in_a_row, failed[-1])
         return is_idle or (len(failed) < len(self._line) and self._line[len(failed)].evaluation is not None)
 
+    def _settle(self, kind: bool) -> None:
+        """Keep the failures of a kind as what came of their genomes."""
+        for entry in self._failed[kind]:
+            self._keep(entry, entry.genome.key)
+        self._failed[kind] = []
+
+    def _end(self) -> None:
+        """Keep the last failures.
+
+        Raises:
+            EvaluationError: Not one gradient of the search has succeeded, so that its result is that of another search.
+        """
+        if self._failed[True] and not self._has_gradients:
+            self._give_up(len(self._failed[True]), self._failed[True][-1])
+        for kind in (False, True):
+            self._settle(kind)
+
     def _give_up(self, n_in_a_row: int, last: _Entry) -> NoReturn:
         """Keep the open failures where they answer nothing, and stop the run."""
-        for entry in self._line:
+        for entry in (*self._failed[False], *self._failed[True], *self._line):
             if entry.has_failed:
                 number = 0 if self._journal is None else len(self._journal)
                 self._keep(entry, f"failed {number}: {entry.genome.key}")
@@ -207,15 +237,21 @@ class _Drive:
                 f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
                 f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
             )
-        n_examples = len(self._evaluator.facts.example_ids)
+        n_examples, n_layers = len(self._evaluator.facts.example_ids), self._search.space.n_layers
         if evaluation.status == "ok":
             fits = len(evaluation.scores) == n_examples
         else:
             fits = all(number < n_examples for number in evaluation.scored)
         if not fits:
             raise JournalError(
-                f"Expected scores of the {n_examples} examples under key {record['key']!r} in {self._journal.path}, "
-                "but got others. The journal was edited; restore it or start a new run."
+                f"Expected scores of the {n_examples} examples under key {record['key']!r:.80} in "
+                f"{self._journal.path}, but got others. The journal was edited; restore it or start a new run."
+            )
+        wanted = n_layers if isinstance(genome, GradientProbe) and evaluation.status != "failed" else 0
+        if len(evaluation.gradient) != wanted:
+            raise JournalError(
+                f"Expected a gradient of {wanted} numbers under key {record['key']!r:.80} in {self._journal.path}, but "
+                f"got {len(evaluation.gradient)}. The journal was edited; restore it or start a new run."
             )
         return evaluation
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.errors import CurveError
 from lpes_evo.operators import BezierGenome
 
 
@@ -22,7 +23,8 @@ class GradientProbe(BezierGenome):
         sample: Number of the sample.
 
     Raises:
-        CurveError: There are fewer than two layers, or a scale is not finite.
+        CurveError: There are fewer than two layers, a scale is not a finite number, or the sample no whole number
+            from 0.
     """
 
     KEY_PREFIX: ClassVar[str] = "gradient "
@@ -31,7 +33,17 @@ class GradientProbe(BezierGenome):
     sample: int
 
     def __init__(self, scales: npt.ArrayLike, sample: int) -> None:
-        super().__init__(enumerate(np.asarray(scales, dtype=np.float64).tolist()))
+        try:
+            points = list(enumerate(np.asarray(scales, dtype=np.float64).tolist()))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CurveError(
+                f"Expected one number for each layer, but got {scales!r:.80}. Give scales (n_layers,)."
+            ) from error
+        if not isinstance(sample, int) or sample < 0:
+            raise CurveError(
+                f"Expected the number of a sample to be a whole number from 0, but got {sample!r:.80}."
+            )
+        super().__init__(points)
         self.sample = sample
 
     @property

@@ -132,14 +132,17 @@ def gradient_block(
     pair, n_halvings = with_less_memory(
         problem, lambda smaller: smaller.gradient(scales, example_ids, weights)
     )
-    scores, gradient = map(np.asarray, pair)
+    try:
+        scores, gradient = (np.asarray(part) for part in pair)
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(f"Expected a pair of scores and gradient, but got {pair!r:.80}.") from error
     if scores.shape != (len(example_ids),) or gradient.shape != scales.shape:
         raise EvaluationError(
             f"Expected scores of shape (n_examples,) = ({len(example_ids)},) and a gradient of shape (n_layers,) = "
             f"{scales.shape}, but got {scores.shape} and {gradient.shape}."
         )
     for name, array in (("scores", scores), ("gradient", gradient)):
-        if np.iscomplexobj(array) or not np.isfinite(array).all():
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise EvaluationError(f"Expected {name} of finite real numbers, but got {array[:3].tolist()}.")
     return scores.astype(np.float64), gradient.astype(np.float64), n_halvings
 

@@ -89,6 +89,11 @@ class Search:
                 raise ConfigError(
                     "Expected a model of at least 2 layers to climb along gradients, but got 1."
                 )
+            if space.y_axis.low <= 0:
+                raise ConfigError(
+                    f"Expected a space of positive values to climb along gradients, but y_min is {space.y_axis.low:g}. "
+                    "Raise y_min, or use an algorithm without gradients."
+                )
             gradients = Gradients(space, self.settings, breeder.start, of_parents)
         self._candidates = CandidateLine(
             breeder, self.settings, n_objectives, space.n_curves, check_seed(seed), gradients

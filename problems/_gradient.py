@@ -1,8 +1,8 @@
 """Gradients of answers' log-probabilities with respect to the scales."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,20 @@ def answer_gradient(
 
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
-    live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
+    if not rows:
+        return np.empty(0), np.zeros(len(scales))
     log_probability = np.empty(len(rows), dtype=np.float64)
     gradient = np.zeros(len(scales), dtype=np.float64)
     # In half precision, small weights would let gradients underflow on their way.
     largest = float(np.abs(weights).max()) or 1.0
     packs = pack_rows(rows, share_prefixes=share_prefixes)
-    with _differentiable(model, checkpointing), patch_rope(model, live), torch.enable_grad():
+    with contextlib.ExitStack() as stack:
+        # First of all: what is made in inference mode has no gradient even outside of it.
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(_differentiable(model, checkpointing))
+        live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
+        stack.enter_context(patch_rope(model, live))
         for batch in batches(packs, batch_tokens):
             indices = [index for pack in batch.packs for index in pack.indices]
             factors = torch.from_numpy(weights[indices] / largest).to(model.device)
@@ -80,7 +87,7 @@ def answer_gradient(
     return log_probability, gradient
 
 
-@contextmanager
+@contextlib.contextmanager
 def _explained(model: Any) -> Iterator[None]:
     """Turn torch's words for a missing backward pass into one clear error."""
     try:
@@ -98,30 +105,36 @@ def _explained(model: Any) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def _differentiable(model: Any, checkpointing: bool) -> Iterator[None]:
     """Freeze the weights of a model and let its layers checkpoint for the length of a block."""
-    from torch.utils.checkpoint import checkpoint
+    from lpes_evo.rope import decoder_layers
 
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    # What transformers sets for checkpointing, without its hook on the embeddings, which it never takes off again. The
-    # parts that checkpoint do so in training alone; their dropout layers are not told of any.
-    able = [
-        module for module in model.modules() if checkpointing and hasattr(module, "gradient_checkpointing")
-    ]
-    before = [dict(module.__dict__) for module in able]
+    # The switch of transformers works in training alone, where many layers also drop out at random.
+    layers = decoder_layers(model) if checkpointing else ()
+    before = [layer.__dict__.get("forward") for layer in layers]
     try:
         model.requires_grad_(False)
-        for module in able:
-            module.training = module.gradient_checkpointing = True
-            # The reentrant kind gives no gradients where no positional argument wants any.
-            module._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        for layer in layers:
+            layer.forward = _checkpointed(layer.forward)
         yield
     finally:
-        for module, values in zip(able, before, strict=True):
-            for name in ("training", "gradient_checkpointing", "_gradient_checkpointing_func"):
-                module.__dict__.pop(name, None)
-                if name in values:
-                    module.__dict__[name] = values[name]
+        for layer, forward in zip(layers, before, strict=True):
+            layer.__dict__.pop("forward", None)
+            if forward is not None:
+                layer.forward = forward
         for parameter, flag in wanted.items():
             parameter.requires_grad_(flag)
+
+
+def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer's forward that computes its activations again in the backward pass instead of keeping them."""
+    from torch.utils.checkpoint import checkpoint
+
+    @wraps(forward)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        # The reentrant kind gives no gradients where no positional argument wants any.
+        return checkpoint(partial(forward, **kwargs), *args, use_reentrant=False)
+
+    return again

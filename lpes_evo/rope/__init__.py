@@ -6,12 +6,13 @@
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
-from lpes_evo.rope._structure import count_layers
+from lpes_evo.rope._structure import count_layers, decoder_layers
 
 __all__ = [
     "RopePatch",
     "check_frequencies",
     "count_layers",
+    "decoder_layers",
     "patch_rope",
     "repair_frequencies",
     "rotary_layers",

@@ -9,7 +9,15 @@ import torch
 
 from lpes_evo.errors import UnsupportedModelError
 
-__all__ = ["RopeStructure", "count_layers", "find_structure", "is_dynamic", "is_rotary", "rope_types"]
+__all__ = [
+    "RopeStructure",
+    "count_layers",
+    "decoder_layers",
+    "find_structure",
+    "is_dynamic",
+    "is_rotary",
+    "rope_types",
+]
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,19 @@ def count_layers(model: torch.nn.Module) -> int:
     Raises:
         UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
     """
-    return len(find_structure(model).layers)
+    return len(decoder_layers(model))
+
+
+def decoder_layers(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
+    """Return the decoder layers in order; layer ``h`` takes ``scales[h]``.
+
+    Args:
+        model: A causal language model of transformers, patched or not.
+
+    Raises:
+        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
+    """
+    return find_structure(model).layers
 
 
 def find_structure(model: torch.nn.Module) -> RopeStructure:

@@ -182,7 +182,7 @@ def test_in_a_steady_state_search_every_candidate_has_its_own_passes():
     evaluator.submit(genomes(1))
     evaluator.wait()
     assert {len(scales) for scales, _ in problem.calls} == {1}
-    with pytest.raises(ConfigError, match="n_candidates = 1 in a steady-state search, but got 4"):
+    with pytest.raises(ConfigError, match="n_candidates = 1 with the algorithm 'steady-state', but got 4"):
         Evaluator(problem, SPACE, steady, n_candidates=4)
     with pytest.raises(ConfigError, match="n_candidates of at least 1, but got 0"):
         Evaluator(problem, SPACE, n_candidates=0)

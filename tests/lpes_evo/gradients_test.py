@@ -9,7 +9,14 @@ from sheet import N_LAYERS, Sheet, Sloped
 
 from lpes_evo._ascent import Ascent, variation_slope
 from lpes_evo.config import RunConfig, SearchSettings, load_config
-from lpes_evo.errors import ConfigError, EvaluationError, JournalError, SearchOrderError
+from lpes_evo.errors import (
+    ConfigError,
+    CurveError,
+    EvaluationError,
+    JournalError,
+    SearchOrderError,
+    TaskError,
+)
 from lpes_evo.estimate import estimate_run
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.evaluator import Evaluator
@@ -255,11 +262,125 @@ def test_a_gradient_that_fails_is_recorded_and_passed_over(kind, reason, tmp_pat
     assert searched(Sloped(), settings, path)[1][2] == told
 
 
-def test_a_problem_without_gradients_stops_the_run_with_one_clear_line():
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_problem_without_gradients_is_refused_before_anything_is_scored(kind):
+    problem = Sheet()
     with pytest.raises(
-        EvaluationError, match="5 in a row failed, the last with: .*Sheet has none. Use an algorithm"
+        ConfigError, match="Expected a problem with gradients, .* Override its method gradient"
     ):
-        searched(Sheet(), settings_of("curve"))
+        searched(problem, settings_of(kind))
+    assert not problem.calls
+
+
+class Broken(Sloped):
+    """Has no gradient until it is mended."""
+
+    def gradient(self, scales, example_ids=None, weights=None):
+        raise RuntimeError("no backward here")
+
+
+@pytest.mark.parametrize("max_failures", [2, 5, 100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_that_all_fail_stop_the_run_and_a_mended_run_is_the_uninterrupted_one(
+    kind, max_failures, tmp_path
+):
+    settings = settings_of(kind, max_failures=max_failures)
+    with pytest.raises(
+        EvaluationError, match=r"in a row failed, the last with: RuntimeError: no backward here"
+    ):
+        searched(Broken(), settings, tmp_path / "journal.jsonl")
+    resumed = searched(Sloped(), settings, tmp_path / "journal.jsonl")
+    assert resumed[1] == searched(Sloped(), settings)[1]
+
+
+def test_full_evaluations_that_succeed_do_not_excuse_gradients_that_fail():
+    settings = settings_of("mutation", generations=20, max_failures=5)
+    problem = Broken()
+    with pytest.raises(EvaluationError, match="5 in a row failed"):
+        searched(problem, settings)
+    first = settings.population_size + 3 * settings.offspring_size
+    assert len({curve.tobytes() for curves, _ in problem.calls for curve in curves}) <= first
+
+
+@pytest.mark.parametrize("gradient", [(1e200,) * N_LAYERS, ("a",) * N_LAYERS, None, (1j,) * N_LAYERS])
+def test_a_gradient_that_is_told_and_is_none_counts_as_failed(gradient):
+    search = Search(SPACE, settings_of("curve"))
+    search.tell([Evaluation((0.5,), (0.5,), 0.0) for _ in search.ask()])
+    for _ in range(3):
+        assert isinstance(search.ask()[0], GradientProbe)
+        search.tell([Evaluation((), (0.5,), 0.0, "sampled", scored=(0,), gradient=gradient)])
+    failed = [evaluation for evaluation in search.evaluations() if evaluation.status == "failed"]
+    assert len(failed) == 3
+    assert all("Expected derivatives that are real numbers below 1e+100" in one.error for one in failed)
+
+
+def test_a_failed_evaluation_moves_nothing_whatever_else_it_holds():
+    search = Search(SPACE, settings_of("curve", gradient_steps=2))
+    search.tell([Evaluation((0.5,), (0.5,), 0.0) for _ in search.ask()])
+    (first,) = search.ask()
+    search.tell([Evaluation((), (), 0.0, "failed", error="no", gradient=(1.0,) * 3)])
+    (second,) = search.ask()
+    assert (second.scales == first.scales).all()
+
+
+def test_one_candidate_at_a_time_shares_its_passes_with_none_in_any_precision():
+    for is_exact in (True, False):
+        problem = Sloped(n_fit=8, is_exact=is_exact)
+        searched(problem, settings_of("curve"))
+        assert {len(curves) for curves, _ in problem.calls} == {1}
+    with pytest.raises(
+        ConfigError, match="Expected n_candidates = 1 with the algorithm 'gradient', but got 8"
+    ):
+        Evaluator(Sloped(), SPACE, settings_of("curve"), n_candidates=8)
+
+
+@pytest.mark.parametrize("y_min", [0.0, -1.0])
+def test_spaces_that_reach_zero_are_for_searches_without_gradients(y_min):
+    space = CurveSpace(N_LAYERS, y_min=y_min, y_max=2.0)
+    with pytest.raises(ConfigError, match="Expected a space of positive values .* but y_min is"):
+        Search(space, settings_of("curve"))
+    search, _ = searched(Sloped(), SearchSettings(**GA), space=space)
+    assert search.best.fitness.valid
+
+
+@pytest.mark.parametrize("cost", [0, -3, 2.5, None, "a", True])
+def test_a_cost_of_gradients_that_is_no_count_is_refused(cost):
+    problem = Sloped()
+    problem.gradient_cost = cost
+    with pytest.raises(TaskError, match="Expected gradient_cost of the problem to be a whole number"):
+        Evaluator(problem, SPACE, settings_of("curve"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gradient": [0.1, 0.2]},
+        {"status": "raced", "gradient": []},
+        {"status": "ok", "values": [0.1], "scored": [], "gradient": []},
+    ],
+)
+def test_a_journal_whose_gradients_are_others_names_the_file(change, tmp_path):
+    path, settings = tmp_path / "journal.jsonl", settings_of("curve")
+    searched(Sloped(), settings, path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    probe = next(number for number, line in enumerate(lines) if "gradient" in line)
+    n_examples = len(Sloped().example_ids)
+    lines[probe] |= change
+    if lines[probe]["status"] == "ok":
+        lines[probe]["scores"] = [0.0] * n_examples
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(
+        JournalError, match=r"Expected a gradient of 8 numbers under key .* in .*journal\.jsonl"
+    ):
+        searched(Sloped(), settings, path)
+
+
+@pytest.mark.parametrize(
+    ("scales", "sample"), [(None, 0), (["a", "b"], 0), ([1.0, 1.0], "x"), ([1.0, 1.0], -5)]
+)
+def test_what_is_no_probe_is_refused(scales, sample):
+    with pytest.raises(CurveError, match="Expected"):
+        GradientProbe(scales, sample)
 
 
 def test_a_gradient_for_want_of_memory_is_taken_in_smaller_batches():

@@ -153,6 +153,49 @@ def test_dropout_stays_off_under_checkpointing(tiny_loaded):
     np.testing.assert_allclose(kept, computed_twice, atol=1e-5 * np.abs(kept).max())
 
 
+@pytest.mark.parametrize(
+    ("family", "rates"),
+    [
+        ("starcoder2", {"embedding_dropout": 0.5, "residual_dropout": 0.5}),
+        ("falcon", {"hidden_dropout": 0.5, "attention_dropout": 0.5}),
+    ],
+)
+def test_families_whose_layers_drop_out_themselves_do_not_under_checkpointing(family, rates):
+    model = tiny_model(family, torch.float64, **rates).requires_grad_(False)
+    scales = np.linspace(0.8, 1.3, 3)
+    kept = answer_gradient(model, rows(), scales, WEIGHTS)
+    computed_twice = answer_gradient(model, rows(), scales, WEIGHTS, checkpointing=True)
+    for ours, theirs in zip(computed_twice, kept, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
+
+
+def test_a_forward_that_another_library_has_put_on_a_layer_is_there_again(tiny_loaded):
+    import dataclasses
+
+    model = build_llama()
+    layer = model.model.layers[1]
+    plain = layer.forward
+    layer.forward = lambda *arguments, **options: plain(*arguments, **options)
+    own = layer.forward
+    ModelProblem(dataclasses.replace(tiny_loaded, model=model), examples(), checkpointing=True).gradient(
+        SCALES
+    )
+    assert layer.forward is own
+    assert "forward" not in model.model.layers[0].__dict__
+
+
+def test_no_examples_have_no_gradient_and_inference_mode_takes_none_away(tiny_loaded):
+    problem = ModelProblem(tiny_loaded, examples())
+    scores, gradient = problem.gradient(SCALES, [])
+    assert scores.shape == (0,)
+    assert gradient.tolist() == [0.0] * 3
+    expected = problem.gradient(SCALES)
+    with torch.inference_mode():
+        inside = problem.gradient(SCALES)
+    for ours, theirs in zip(inside, expected, strict=True):
+        assert (ours == theirs).all()
+
+
 @pytest.mark.parametrize("kind", ["dynamic", "yarn", "llama3"])
 def test_scaled_rotary_types_have_gradients_after_they_were_scored(tiny_loaded, kind):
     rope = {
