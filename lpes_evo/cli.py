@@ -46,7 +46,7 @@ class _Terminated(KeyboardInterrupt):
 ModelOption = Annotated[str | None, typer.Option("--model", help="Hub id, folder, .gguf file, or 'tiny'.")]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Name of the task: needle, kv, recall.")]
 PresetOption = Annotated[
-    str | None, typer.Option("--preset", help="Named settings to start from: demo, paper.")
+    str | None, typer.Option("--preset", help="Named settings to start from: demo, gradient, paper.")
 ]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="YAML file; the config.yaml of a run is one.")

@@ -227,7 +227,7 @@ def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["search", "--preset", "big"], "Expected a preset out of demo, paper"),
+        (["search", "--preset", "big"], "Expected a preset out of demo, gradient, paper"),
         (["search", "--task", "nothing"], "kv, needle, recall"),
         (["search", "--model", "no/such/model", "--task", "needle"], "no/such/model"),
         (["search", "--model", "missing.gguf", "--task", "needle"], "missing.gguf"),

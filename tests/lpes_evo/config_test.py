@@ -12,7 +12,7 @@ def test_defaults_are_valid_and_round_trip_through_yaml(tmp_path):
 
 
 def test_every_preset_loads():
-    assert {"demo", "paper"} <= set(preset_names())
+    assert preset_names() == ["demo", "gradient", "paper"]
     for name in preset_names():
         assert isinstance(load_config(preset=name), RunConfig)
 
@@ -22,6 +22,14 @@ def test_the_paper_preset_keeps_what_is_published():
     assert config.curve.n_points == 4
     assert 195 <= len(config.examples.positions) * config.examples.n_per_position <= 205
     assert len(config.report.positions) * config.report.n_per_position == 500
+
+
+def test_the_gradient_preset_is_what_was_measured():
+    config = load_config(preset="gradient")
+    assert config.search.algorithm == "gradient"
+    assert (config.curve.curve, config.curve.y_step) == ("free", None)
+    assert (config.search.total_variation, config.search.learning_rate) == (0.03, 0.1)
+    assert config.search.gradient_steps * config.search.generations == 15
 
 
 def test_overrides_win_over_file_and_file_over_preset(tmp_path):
@@ -85,7 +93,7 @@ def test_settings_made_in_python_are_checked_the_same_way():
 
 
 def test_unknown_presets_and_bad_files_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="Expected a preset out of demo, paper.*but got 'big'"):
+    with pytest.raises(ConfigError, match="Expected a preset out of demo, gradient, paper.*but got 'big'"):
         load_config(preset="big")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load_config(file=tmp_path / "none.yaml")
