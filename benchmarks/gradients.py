@@ -287,14 +287,18 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
             )
 
 
+class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """The text as it is written, and the defaults of the options."""
+
+
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
     parser.add_argument("action", choices=["run", "table"])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument(
+        "--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="ways to search"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], help="of data and search")
     parser.add_argument("--evaluations", type=int, default=36, help="tokens of a run, in full evaluations")
     parser.add_argument("--texts", type=int, default=8, help="search texts, each with five questions")
     parser.add_argument(
@@ -304,7 +308,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate of gradients")
     parser.add_argument("--model", help="SmolLM2-135M by default")
     parser.add_argument("--task", default="needle", choices=list(TASKS))
-    parser.add_argument("--output", type=Path, default=Path("runs/gradients"))
+    parser.add_argument("--output", type=Path, default=Path("runs/gradients"), help="folder of the journals")
     options = parser.parse_args()
     bench = Bench(options)
     runs = {name: [] for name in options.methods}

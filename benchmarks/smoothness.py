@@ -161,13 +161,16 @@ class Bench:
     def __init__(self, loaded: LoadedModel, seed: int, data: Path, journal: Journal) -> None:
         self._loaded, self._seed, self._data, self._journal = loaded, seed, data, journal
         self._found: dict[tuple[str, int], tuple[Scales, float]] = {}
-        self._problems: dict[str, Remembered] = {}
+        self._searched: dict[int, Remembered] = {}
+        self._elsewhere_of: dict[str, Remembered] = {}
 
     def _search_problem(self, size: int) -> Remembered:
-        examples = make_task("needle", n_keys=8).examples(
-            positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
-        )
-        return Remembered(self._loaded, examples, "search", self._journal)
+        if size not in self._searched:
+            examples = make_task("needle", n_keys=8).examples(
+                positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
+            )
+            self._searched[size] = Remembered(self._loaded, examples, "search", self._journal)
+        return self._searched[size]
 
     def found(self, method: str, size: int) -> tuple[Scales, float]:
         """Return the scales that a method finds on so many search examples, and their search score."""
@@ -193,10 +196,10 @@ class Bench:
         return space.decode([search.best])[0], float(search.best.fitness.values[0])
 
     def _elsewhere(self, where: str) -> Remembered:
-        if where not in self._problems:
+        if where not in self._elsewhere_of:
             examples, options = EXAMPLES[where](self._seed, self._data)
-            self._problems[where] = Remembered(self._loaded, examples, where, self._journal, **options)
-        return self._problems[where]
+            self._elsewhere_of[where] = Remembered(self._loaded, examples, where, self._journal, **options)
+        return self._elsewhere_of[where]
 
     def measure(self, where: str, method: str, size: int) -> Measured:
         """Return how the scales that were found do on other examples."""
@@ -348,18 +351,22 @@ def print_gaps(benches: Sequence[Bench], methods: Sequence[str], sizes: Sequence
             )
 
 
+class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """The text as it is written, and the defaults of the options."""
+
+
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
     parser.add_argument("action", choices=["run", "table"])
     names = [*OTHERS, *METHODS]
-    parser.add_argument("--methods", nargs="+", default=names, choices=names)
-    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--data", type=Path, default=Path("runs/eval-data"))
-    parser.add_argument("--output", type=Path, default=Path("runs/smoothness"))
+    parser.add_argument("--methods", nargs="+", default=names, choices=names, help="ways to search")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=list(SIZES), choices=list(SIZES), help="search examples"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of data and search")
+    parser.add_argument("--data", type=Path, default=Path("runs/eval-data"), help="folder of the data files")
+    parser.add_argument("--output", type=Path, default=Path("runs/smoothness"), help="folder of what is kept")
     options = parser.parse_args()
     with opened(options) as benches:
         for bench in benches:

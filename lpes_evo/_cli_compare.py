@@ -26,7 +26,9 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", help="Of the arena 'model': hub id, folder, .gguf file, or 'tiny'.")
 ]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Of the arena 'model': needle, kv, recall.")]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="Settings of a run: demo, gradient, paper.")]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="Settings of a run: demo, gradient, paper.")
+]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="Settings of a run as YAML, such as its config.yaml.")
 ]
