@@ -291,14 +291,23 @@ class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFo
     """The text as it is written, and the defaults of the options."""
 
 
+def comparison_parser(
+    description: str | None, methods: list[str], n_seeds: int, output: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a comparison of methods over seeds, with the options that all have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=Help)
+    parser.add_argument("action", choices=["run", "table"])
+    parser.add_argument("--methods", nargs="+", default=methods, choices=methods, help="ways to search")
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, default=list(range(n_seeds)), help="of data and search"
+    )
+    parser.add_argument("--output", type=Path, default=Path(output), help="folder of what is kept")
+    return parser
+
+
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
-    parser.add_argument("action", choices=["run", "table"])
-    parser.add_argument(
-        "--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="ways to search"
-    )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], help="of data and search")
+    parser = comparison_parser(__doc__, list(METHODS), 5, "runs/gradients")
     parser.add_argument("--evaluations", type=int, default=36, help="tokens of a run, in full evaluations")
     parser.add_argument("--texts", type=int, default=8, help="search texts, each with five questions")
     parser.add_argument(
@@ -308,7 +317,6 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate of gradients")
     parser.add_argument("--model", help="SmolLM2-135M by default")
     parser.add_argument("--task", default="needle", choices=list(TASKS))
-    parser.add_argument("--output", type=Path, default=Path("runs/gradients"), help="folder of the journals")
     options = parser.parse_args()
     bench = Bench(options)
     runs = {name: [] for name in options.methods}

@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gradients import CURVE, FREE, PLAIN, comparison_parser
 
 from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.evals import DataRequest, make_eval_task
 from lpes_evo.folder import WorkFolder
 from lpes_evo.models import LoadedModel, smollm2_file
-from lpes_evo.problems import AnswerScores, Example, ModelProblem, make_task, paired_difference
+from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task, paired_difference
 
 SIZES = {12: 2, 24: 4, 48: 8, 96: 16, 198: 33}
 """Texts of each number of search examples: the six questions about a text share the run over it."""
@@ -40,15 +41,12 @@ SLOTS = tuple(index / 7 for index in range(8))
 UNSEARCHED = (SLOTS[2], SLOTS[5])
 N_REPORT = 9
 CONSTANTS = (0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-CURVE = {"y_min": 0.7, "y_max": 1.1, "max_delta": 0.4}
-FREE = CURVE | {"curve": "free", "y_step": None}
-GA = {"racing": False, "preselection": 1, "population_size": 12, "n_constants": 5, "offspring_size": 8}
 CLIMB = {"algorithm": "gradient", "gradient_steps": 12, "gradient_sources": 2, "learning_rate": 0.1}
 METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gradient-free": (CLIMB, FREE),
     "gradient-tv-0.03": (CLIMB | {"total_variation": 0.03}, FREE),
-    "gradient-curve": (CLIMB, CURVE),
-    "ga": (GA, CURVE),
+    "gradient-curve": (CLIMB, {}),
+    "ga": (PLAIN, {}),
 }
 """Settings of the search and of the curve. All run for one generation after the first."""
 OTHERS = ("untouched", "constant")
@@ -185,10 +183,12 @@ class Bench:
         n_layers = self._loaded.n_layers
         if method in OTHERS:
             curves = [np.full(n_layers, value) for value in (CONSTANTS if method == "constant" else (1.0,))]
-            scores = [float(_mean_of_sets(problem, curve)) for curve in curves]
+            scores = [
+                aggregate(problem.evaluate(curve).log_probability, problem.groups)[0] for curve in curves
+            ]
             return curves[int(np.argmax(scores))], max(scores)
         settings, curve = METHODS[method]
-        space = CurveSettings(**curve).space(n_layers)
+        space = CurveSettings(**CURVE | curve).space(n_layers)
         search_settings = SearchSettings(generations=1, **settings)
         search = Search(space, search_settings, seed=self._seed)
         drive(search, Evaluator(problem, space, search_settings, n_candidates=1))
@@ -207,11 +207,6 @@ class Bench:
         return Measured(
             scores.log_probability, scores.correct.astype(float), problem.sources, problem.positions
         )
-
-
-def _mean_of_sets(problem: ModelProblem, scales: Scales) -> float:
-    scores, groups = problem.evaluate(scales).log_probability, np.array(problem.groups)
-    return float(np.mean([scores[groups == name].mean() for name in sorted(set(groups))]))
 
 
 Made = tuple[list[Example], dict[str, Any]]
@@ -352,22 +347,14 @@ def print_gaps(benches: Sequence[Bench], methods: Sequence[str], sizes: Sequence
             )
 
 
-class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-    """The text as it is written, and the defaults of the options."""
-
-
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
-    parser.add_argument("action", choices=["run", "table"])
     names = [*OTHERS, *METHODS]
-    parser.add_argument("--methods", nargs="+", default=names, choices=names, help="ways to search")
+    parser = comparison_parser(__doc__, names, 3, "runs/smoothness")
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=list(SIZES), choices=list(SIZES), help="search examples"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of data and search")
     parser.add_argument("--data", type=Path, default=Path("runs/eval-data"), help="folder of the data files")
-    parser.add_argument("--output", type=Path, default=Path("runs/smoothness"), help="folder of what is kept")
     parser.add_argument("--against", default="gradient-free", choices=names, help="what differences are to")
     options = parser.parse_args()
     if options.against not in options.methods:

@@ -53,9 +53,7 @@ class Ascent:
         Args:
             gradient: Derivative of the fitness with respect to each scale, ``(n_layers,)``.
         """
-        slope = np.asarray(gradient, dtype=np.float64)
-        if self._penalty:
-            slope = slope - self._penalty * variation_slope(self.scales)
+        slope = np.asarray(gradient, dtype=np.float64) - self._penalty * variation_slope(self.scales)
         in_y, in_x = self._continuous.jacobian(self._points)
         length = max(1.0, self._continuous.x_axis.high)
         x, y = self._points.T

@@ -89,7 +89,7 @@ class Search:
                 raise ConfigError(
                     "Expected a model of at least 2 layers to climb along gradients, but got 1."
                 )
-            if space.y_axis.low <= 0:
+            if not breeder.has_positive_curves:
                 raise ConfigError(
                     f"Expected a space of positive values to climb along gradients, but y_min is {space.y_axis.low:g}. "
                     "Raise y_min, or use an algorithm without gradients."

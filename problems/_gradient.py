@@ -1,7 +1,7 @@
 """Gradients of answers' log-probabilities with respect to the scales."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
@@ -62,32 +62,27 @@ def answer_gradient(
 
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
-    if not rows:
-        return np.empty(0), np.zeros(len(scales))
     log_probability = np.empty(len(rows), dtype=np.float64)
     gradient = np.zeros(len(scales), dtype=np.float64)
     # In half precision, small weights would let gradients underflow on their way.
-    largest = float(np.abs(weights).max()) or 1.0
+    largest = float(np.abs(weights).max(initial=0.0)) or 1.0
     packs = pack_rows(rows, share_prefixes=share_prefixes)
-    with contextlib.ExitStack() as stack:
-        # First of all: what is made in inference mode has no gradient even outside of it.
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(_differentiable(model, checkpointing))
+    # First of all: what is made in inference mode has no gradient even outside of it.
+    with torch.inference_mode(False), torch.enable_grad(), _differentiable(model, checkpointing):
         live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
-        stack.enter_context(patch_rope(model, live))
-        for batch in batches(packs, batch_tokens):
-            indices = [index for pack in batch.packs for index in pack.indices]
-            factors = torch.from_numpy(weights[indices] / largest).to(model.device)
-            with _explained(model):
-                (mean,), _ = answer_scores(model, batch.packs)
-                (slope,) = torch.autograd.grad((mean * factors.to(mean.dtype)).sum(), live)
-            log_probability[indices] = mean.detach().cpu().numpy()
-            gradient += largest * slope.numpy()
+        with patch_rope(model, live):
+            for batch in batches(packs, batch_tokens):
+                indices = [index for pack in batch.packs for index in pack.indices]
+                factors = torch.from_numpy(weights[indices] / largest).to(model.device)
+                with _explained(model):
+                    (mean,), _ = answer_scores(model, batch.packs)
+                    (slope,) = torch.autograd.grad((mean * factors.to(mean.dtype)).sum(), live)
+                log_probability[indices] = mean.detach().cpu().numpy()
+                gradient += largest * slope.numpy()
     return log_probability, gradient
 
 
-@contextlib.contextmanager
+@contextmanager
 def _explained(model: Any) -> Iterator[None]:
     """Turn torch's words for a missing backward pass into one clear error."""
     try:
@@ -105,7 +100,7 @@ def _explained(model: Any) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def _differentiable(model: Any, checkpointing: bool) -> Iterator[None]:
     """Freeze the weights of a model and let its layers checkpoint for the length of a block."""
     from lpes_evo.rope import decoder_layers

@@ -16,7 +16,9 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "smoothness.py"
 def script():
     specification = importlib.util.spec_from_file_location("smoothness", SCRIPT)
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        specification.loader.exec_module(module)
     return module
 
 
