@@ -25,7 +25,7 @@ class AttentionMass:
 
     Attributes:
         untouched: Share of each part for each input and layer, ``(n_inputs, n_layers, n_parts)``; the order of the
-            parts is that of `PARTS`. Not a number in layers without attention, and for the gold span where it is not
+            parts is that of `PARTS`. Not a number in layers that do not attend, and for the gold span where it is not
             known.
         scaled: The same under the scales.
         input_ids: Names of the inputs, ``(n_inputs,)``.
@@ -34,6 +34,7 @@ class AttentionMass:
         gold_tokens: Number of tokens of the gold span of each input, ``(n_inputs,)``; 0 where it is not known.
         n_tokens: Number of tokens of each input, ``(n_inputs,)``.
         note: How the weights were computed.
+        attending_layers: Indices of the layers that attend, ascending, as recorded while the model ran.
     """
 
     untouched: npt.NDArray[np.float64]
@@ -44,6 +45,7 @@ class AttentionMass:
     gold_tokens: tuple[int, ...]
     n_tokens: tuple[int, ...]
     note: str
+    attending_layers: tuple[int, ...]
 
 
 def measure_attention(
@@ -73,9 +75,9 @@ def measure_attention(
     Raises:
         ScalesError: The scales have a wrong shape, or one is not finite or outside 1e-6 to 1e6.
         TaskError: There is no input, or one is too short.
-        UnsupportedModelError: The model cannot be scaled layer by layer, or its layers do not call the attention
-            interface of transformers.
-        EvaluationError: An attention weight is not a number.
+        UnsupportedModelError: The model cannot be scaled layer by layer, its layers do not call the attention
+            interface of transformers, or not the same layers attend to every input.
+        EvaluationError: An attention weight is not finite.
     """
     import torch
 
@@ -87,6 +89,7 @@ def measure_attention(
     decoder: Any = find_structure(model).decoder
     shape = (len(inputs), n_layers, len(PARTS))
     found = {"untouched": np.full(shape, np.nan), "scaled": np.full(shape, np.nan)}
+    attending: tuple[int, ...] | None = None
     with torch.inference_mode(), _readable_backend(model) as note:
         for name, values in found.items():
             with ExitStack() as stack:
@@ -96,11 +99,22 @@ def measure_attention(
                     ids = torch.tensor([entry.token_ids], device=model.device)
                     with watch_last_token(model) as weights_of:
                         decoder(input_ids=ids, use_cache=False)
+
+                    # A layer attends if it called the attention function, whatever weights came of it.
+                    layers = tuple(sorted(weights_of))
+                    attending = layers if attending is None else attending
+                    if layers != attending:
+                        raise UnsupportedModelError(
+                            f"Expected the same layers to attend to every input, but {type(decoder).__name__} attends "
+                            f"to input {entry.id!r} in layers {layers}, and to the first input in layers {attending}. "
+                            "The attention of this architecture cannot be compared between inputs."
+                        )
                     for layer, shares in weights_of.items():
+                        _check(shares, layer, entry, name)
                         values[number, layer] = _parts(shares, entry)
+
                     if on_input is not None:
                         on_input(number + 1 + (len(inputs) if name == "scaled" else 0))
-                    _check(values[number], entry, name)
     return AttentionMass(
         **found,
         input_ids=tuple(entry.id for entry in inputs),
@@ -109,6 +123,7 @@ def measure_attention(
         gold_tokens=tuple(0 if entry.gold is None else entry.gold[1] - entry.gold[0] for entry in inputs),
         n_tokens=tuple(entry.n_tokens for entry in inputs),
         note=note,
+        attending_layers=attending or (),
     )
 
 
@@ -212,12 +227,12 @@ def _parts(shares: npt.NDArray[np.float64], entry: AnalysisInput) -> list[float]
     return [float(begin.sum()), float(middle.sum()), float(end.sum()), float(shares[0]), gold]
 
 
-def _check(values: npt.NDArray[np.float64], entry: AnalysisInput, name: str) -> None:
-    """Refuse weights that are not finite; layers without attention have none at all."""
-    broken = np.isnan(values[:, 3]) != np.isnan(values[:, :3]).all(axis=1)
-    known = values[~np.isnan(values[:, 3]), :3]
-    if broken.any() or not len(known) or not np.isfinite(known).all():
+def _check(shares: npt.NDArray[np.float64], layer: int, entry: AnalysisInput, name: str) -> None:
+    """Refuse the weights of a layer that attends, ``(n_tokens,)``, where one is not finite."""
+    n_wrong = int((~np.isfinite(shares)).sum())
+    if n_wrong:
         raise EvaluationError(
-            f"Expected attention weights that are numbers, but on the {name} model input {entry.id!r} has others. "
-            "With float16, try bfloat16 or float32."
+            f"Expected finite attention weights, but on the {name} model layer {layer} of input {entry.id!r} has "
+            f"others: those of {n_wrong} of {len(shares)} tokens. Check the weights of the model; with float16, try "
+            "bfloat16 or float32."
         )

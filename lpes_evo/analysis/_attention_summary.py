@@ -28,7 +28,7 @@ def summarise_attention(attention: AttentionMass) -> dict[str, Any]:
     n_layers = attention.untouched.shape[1]
     layers: list[dict[str, Any] | None] = []
     for layer in range(n_layers):
-        if np.isnan(attention.untouched[:, layer, 0]).all():
+        if layer not in attention.attending_layers:
             layers.append(None)
             continue
         row: dict[str, Any] = {}

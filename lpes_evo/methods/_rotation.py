@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.errors import ModelError, UnsupportedModelError
 
 __all__ = ["Rotation", "Run", "find_rotation", "n_probes", "probe_tables"]
 
@@ -125,8 +125,14 @@ def find_rotation(queries: torch.Tensor, keys: torch.Tensor, width: int, name: s
         The rotation; ``None`` where the layer does not rotate at all.
 
     Raises:
+        ModelError: The queries or keys are not finite.
         UnsupportedModelError: The layer does something else with the tables.
     """
+    if not (queries.isfinite().all() and keys.isfinite().all()):
+        raise ModelError(
+            f"Expected finite queries and keys, but a layer {name} computes others. Check the weights of the model; "
+            "with float16, try bfloat16 or float32."
+        )
     of_queries, of_keys = _explain(queries, width), _explain(keys, width)
     if of_queries is None or of_keys is None or not all(map(torch.equal, of_queries, of_keys)):
         raise UnsupportedModelError(

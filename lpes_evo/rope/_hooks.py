@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,13 +30,15 @@ class Switch:
     layer takes out its own. Where layers own their rotary modules, each of these is hooked instead.
 
     ``stack`` holds the scales of the patches on the model, the newest last: that one is in force. ``reached``
-    tells whether a layer has taken scaled tables yet.
+    tells whether a layer has taken scaled tables yet. ``on_tables`` hears the index of every layer that takes tables,
+    and these; ``None`` where nobody listens.
     """
 
     def __init__(self, structure: RopeStructure) -> None:
         self.n_layers = len(structure.layers)
         self.stack: list[Divisors] = []
         self.reached = False
+        self.on_tables: Callable[[int, Any], None] | None = None
         self._decoder = structure.decoder
         self._handles: list[Any] = []
 
@@ -71,6 +74,13 @@ class Switch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def hand_over(self, layer: int, tables: Any) -> Any:
+        """Return the tables of one layer, and note that they reached it."""
+        self.reached = True
+        if self.on_tables is not None:
+            self.on_tables(layer, tables)
+        return tables
 
     def refuse_reentrant(self) -> None:
         """Refuse to lose gradients without a word.
@@ -131,8 +141,7 @@ class _RotaryHook:
             output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:
             return split_layers(output, self.switch.n_layers)
-        self.switch.reached = True
-        return output
+        return self.switch.hand_over(self.layer, output)
 
     def _needs_second_call(self) -> bool:
         # The module's own forward runs without gradients.
@@ -172,8 +181,7 @@ class _LayerHook:
         """Replace the carrier of all tables by the tables of this layer, wherever the model passes it."""
         tables = kwargs.get("position_embeddings")
         if type(tables) is LayerTables:
-            kwargs["position_embeddings"] = tables.take(self.index)
-            self.switch.reached = True
+            kwargs["position_embeddings"] = self._take(tables)
             return args, kwargs
         if isinstance(tables, (tuple, list, torch.Tensor)):
             raise UnsupportedModelError(
@@ -184,8 +192,7 @@ class _LayerHook:
 
     def _take(self, value: Any) -> Any:
         if type(value) is LayerTables:
-            self.switch.reached = True
-            return value.take(self.index)
+            return self.switch.hand_over(self.index, value.take(self.index))
         if type(value) is dict:
             return {key: self._take(entry) for key, entry in value.items()}
         return value

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 
-from lpes_evo.rope._patch import patch_rope
+from lpes_evo.rope._patch import RopePatch, patch_rope
 from lpes_evo.rope._structure import count_layers
 
 __all__ = ["rotary_layers"]
@@ -14,8 +18,9 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     """Return the layers whose scale has an effect.
 
     Hybrid models mix attention with recurrent layers, and some (SmolLM3, Llama 4, EXAONE 4) exempt attention
-    layers from rotation. Configs say so in many ways, so the model itself is asked: it runs forward and
-    backward over four tokens, and a layer without a gradient with respect to its scale does not rotate.
+    layers from rotation. Configs say so in many ways, so the model itself is asked: it runs forward over four tokens,
+    the rotary tables that reach each layer are recorded, and a layer whose output was computed from its tables
+    rotates. Values decide nothing, so weights that are zero or not finite do not change the answer.
 
     Args:
         model: A causal language model of transformers with rotary position embeddings.
@@ -30,7 +35,29 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     scales = torch.ones(count_layers(model), requires_grad=True)
     device = next(model.parameters()).device
     ids = torch.arange(1, 5, device=device)[None]
-    with torch.enable_grad(), patch_rope(model, scales):
+    taken: list[tuple[int, torch.Tensor]] = []
+
+    def record(layer: int, tables: Any) -> None:
+        for table in tables if isinstance(tables, (tuple, list)) else (tables,):
+            taken.append((layer, table))
+
+    with torch.enable_grad(), patch_rope(model, scales) as patch, _listening(patch, record):
         score = model(input_ids=ids, use_cache=False).logits.float().logsumexp(-1).sum()
-    (gradient,) = torch.autograd.grad(score, scales)
-    return tuple(int(layer) for layer in gradient.nonzero().flatten())
+
+    # Autograd gives None, and no number, for a table that the score was not computed from.
+    if not taken:
+        return ()
+    slopes = torch.autograd.grad(score, [table for _, table in taken], allow_unused=True)
+    return tuple(
+        sorted({layer for (layer, _), slope in zip(taken, slopes, strict=True) if slope is not None})
+    )
+
+
+@contextmanager
+def _listening(patch: RopePatch, record: Callable[[int, Any], None]) -> Iterator[None]:
+    """Let a function hear the tables of every layer for the length of a block."""
+    patch._switch.on_tables = record
+    try:
+        yield
+    finally:
+        patch._switch.on_tables = None

@@ -61,6 +61,7 @@ def test_layers_without_attention_have_no_shares(short_inputs):
     found = measure_attention(family_model("qwen3_next"), short_inputs[:2], SCALES)
     assert np.isnan(found.untouched[:, 1]).all()
     assert not np.isnan(found.untouched[:, [0, 2]]).any()
+    assert found.attending_layers == (0, 2)
     summary = summarise_attention(found)
     assert summary["layers"][1] is None
     assert summary["layers"][0]["beginning"] is not None
@@ -127,6 +128,48 @@ def test_weights_that_are_not_finite_are_named(short_inputs):
         measure_attention(model, [], SCALES)
 
 
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_the_layer_whose_weights_are_not_finite_is_named(short_inputs, layer, monkeypatch):
+    from transformers.models.llama import modeling_llama
+
+    model = family_model("llama")
+    original = modeling_llama.eager_attention_forward
+
+    def broken(module, *args, **kwargs):
+        output, weights = original(module, *args, **kwargs)
+        return output, torch.full_like(weights, torch.nan) if module.layer_idx == layer else weights
+
+    # Kernels differ in what they make of weights that are not finite, so the attention itself gives them here.
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", broken)
+    with pytest.raises(
+        EvaluationError, match=f"layer {layer} of input '0' has others: those of 13 of 13 tokens"
+    ):
+        measure_attention(model, short_inputs, SCALES)
+
+
+def test_a_single_weight_that_is_not_finite_is_refused_outside_of_the_parts_too(short_inputs, monkeypatch):
+    from transformers.models.llama import modeling_llama
+
+    model = family_model("llama")
+    original = modeling_llama.eager_attention_forward
+
+    def broken(module, *args, **kwargs):
+        output, weights = original(module, *args, **kwargs)
+        weights = weights.clone()
+        weights[..., 5] = torch.inf
+        return output, weights
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", broken)
+    with pytest.raises(EvaluationError, match="layer 0 of input '0' has others: those of 1 of 13 tokens"):
+        measure_attention(model, short_inputs, SCALES)
+
+
+def test_a_layer_without_attention_is_known_by_the_record_and_not_by_its_shares():
+    found = made_up(0.2)
+    summary = summarise_attention(AttentionMass(**{**vars(found), "attending_layers": (1, 2)}))
+    assert [row is None for row in summary["layers"]] == [True, False, False]
+
+
 def made_up(change):
     """Twelve inputs, three layers; the gold span gains ``change`` in layer 1 under the scales."""
     generator = np.random.default_rng(0)
@@ -145,6 +188,7 @@ def made_up(change):
         gold_tokens=(0,) + (1,) * 11,
         n_tokens=(9,) * 12,
         note="",
+        attending_layers=(0, 1, 2),
     )
 
 

@@ -33,7 +33,7 @@ def attention_summary():
     untouched, scaled = np.random.default_rng(0).random((2, 8, 4, 5))
     untouched[:, 2] = scaled[:, 2] = np.nan
     return summarise_attention(
-        AttentionMass(untouched, scaled, IDS, IDS, (0.0, 1.0) * 4, (1,) * 8, (20,) * 8, "")
+        AttentionMass(untouched, scaled, IDS, IDS, (0.0, 1.0) * 4, (1,) * 8, (20,) * 8, "", (0, 1, 3))
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from method_promises import CASES, neutral_setting_is_bit_equal
 from rope_families import CONFIG_MAPPING, tiny_model
 
-from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.methods._attention_probe import find_rotations
 from lpes_evo.methods._rotation import Rotation, find_rotation, n_probes, probe_tables
 
@@ -117,3 +117,13 @@ def test_families_that_rotate_neighbours_are_followed(model_type: str, name: str
     model = tiny_model(model_type)
     assert all(len(rotation.runs) == 2 for _, rotation in find_rotations(model).values())
     neutral_setting_is_bit_equal(model, CASES[name], tmp_path)
+
+
+def test_weights_that_are_not_finite_are_not_taken_for_another_way_to_rotate() -> None:
+    model = tiny_model("llama")
+    with torch.no_grad():
+        model.model.layers[1].self_attn.k_proj.weight.fill_(torch.nan)
+    with pytest.raises(
+        ModelError, match="finite queries and keys, but a layer LlamaAttention computes others"
+    ):
+        find_rotations(model)

@@ -200,6 +200,22 @@ def test_layers_without_rotation_are_told_apart() -> None:
     assert rotary_layers(tiny_model("qwen3_next")) == (0, 2)
 
 
+@pytest.mark.parametrize("value", [float("nan"), 0.0])
+@pytest.mark.parametrize("model_type", ["smollm3", "llama4_text", "falcon"])
+def test_layers_that_rotate_are_recorded_and_not_told_by_values(model_type: str, value: float) -> None:
+    changes = {"no_rope_layers": [1, 0, 1]} if model_type != "falcon" else {}
+    model = tiny_model(model_type, **changes)
+    expected = rotary_layers(model)
+    attention = [
+        module for name, module in model.named_modules() if name.endswith(("self_attn", "attention"))
+    ]
+    with torch.no_grad():
+        for parameter in attention[0].parameters():
+            parameter.fill_(value)
+    assert rotary_layers(model) == expected
+    assert 0 in expected
+
+
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), -1.0])
 def test_corrupted_frequencies_are_refused(model: Any, value: float) -> None:
     model.model.rotary_emb.inv_freq.fill_(value)
