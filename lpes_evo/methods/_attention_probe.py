@@ -11,6 +11,7 @@ import torch
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.methods._attention_interface import intercepted_attention
 from lpes_evo.methods._rotation import Rotation, find_rotation, n_probes, probe_tables
+from lpes_evo.rope._compiled import without_compiled_code
 from lpes_evo.rope._structure import find_structure
 
 __all__ = ["find_rotations"]
@@ -120,7 +121,7 @@ def _run(decoder: Any, batch: int) -> None:
     training = decoder.training
     decoder.eval()
     try:
-        with torch.no_grad():
+        with without_compiled_code(), torch.no_grad():
             decoder(input_ids=ids, use_cache=False)
     finally:
         decoder.train(training)

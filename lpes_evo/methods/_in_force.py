@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from lpes_evo.errors import ModelError
+from lpes_evo.rope._caches import change_rotation
+from lpes_evo.rope._compiled import sweep_code
 from lpes_evo.rope._patch import _ATTRIBUTE as _PATCH
 from lpes_evo.rope._structure import find_structure
 
@@ -24,12 +26,13 @@ _names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
 
 
 @contextmanager
-def sole_method(model: torch.nn.Module, name: str) -> Iterator[None]:
-    """Keep other methods off a model for the length of a block.
+def sole_method(model: torch.nn.Module, name: str, settings: str = "") -> Iterator[None]:
+    """Keep other methods, and caches that were filled without this one, off a model for the length of a block.
 
     Args:
         model: The model.
         name: Name of the method that it is kept for.
+        settings: What tells it from the same method with other settings.
 
     Yields:
         Nothing.
@@ -50,10 +53,13 @@ def sole_method(model: torch.nn.Module, name: str) -> Iterator[None]:
             "with unpatch_rope; scales go on top of pi, ntk or yarn in one method, as in yarn:4+lpes."
         )
     _names[decoder] = name
+    change_rotation(decoder, "method", (name, settings))
     try:
         yield
     finally:
         del _names[decoder]
+        change_rotation(decoder, "method", None)
+        sweep_code()
 
 
 @contextmanager

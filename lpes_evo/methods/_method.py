@@ -91,13 +91,16 @@ class Method(Settings, ABC):
             return
         from lpes_evo.methods._in_force import scales_untouched, sole_method
         from lpes_evo.methods._requests import prompts_of_generate
+        from lpes_evo.rope._compiled import sweep_code
 
         with (
-            sole_method(model, self.name),
+            sole_method(model, self.name, self.model_dump_json()),
             self._apply(model) as applied,
             scales_untouched(model, self.name),
             prompts_of_generate(model, applied) if self.chooses_by_prompt else nullcontext(),
         ):
+            # By now every hook of the method is there.
+            sweep_code()
             yield applied
 
     @abstractmethod

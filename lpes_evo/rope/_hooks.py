@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
+from lpes_evo.rope._caches import change_rotation
+from lpes_evo.rope._compiled import sweep_code
 from lpes_evo.rope._scales import Divisors
 from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
 from lpes_evo.rope._tables import (
@@ -34,6 +36,9 @@ class Switch:
     and these; ``None`` where nobody listens.
     """
 
+    divisors: Divisors
+    """The scales in force, apart from the stack, whose length compiled code would be made anew for."""
+
     def __init__(self, structure: RopeStructure) -> None:
         self.n_layers = len(structure.layers)
         self.stack: list[Divisors] = []
@@ -41,11 +46,6 @@ class Switch:
         self.on_tables: Callable[[int, Any], None] | None = None
         self._decoder = structure.decoder
         self._handles: list[Any] = []
-
-    @property
-    def divisors(self) -> Divisors:
-        """The scales in force."""
-        return self.stack[-1]
 
     def install(self, structure: RopeStructure) -> None:
         """Register all hooks, or none if one fails.
@@ -63,8 +63,10 @@ class Switch:
                 self._handles.append(
                     module.register_forward_pre_hook(_LayerHook(self, index), with_kwargs=True)
                 )
-            self._check = structure.decoder.register_forward_hook(self._check_reach)
-            self._handles.append(self._check)
+            # First of all hooks, so that the guard of cached keys knows of live scales that were changed in place.
+            self._handles.append(self._decoder.register_forward_pre_hook(self._follow_live, prepend=True))
+            self._handles.append(self._decoder.register_forward_hook(self._check_reach))
+            sweep_code()
         except BaseException:
             self.uninstall()
             raise
@@ -74,6 +76,16 @@ class Switch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        change_rotation(self._decoder, "scales", None)
+        sweep_code()
+
+    def take_effect(self) -> None:
+        """Bring the newest scales into force; call this after every change of the stack."""
+        self.divisors = self.stack[-1]
+        change_rotation(self._decoder, "scales", self.divisors.identity)
+
+        # Ready before the first forward pass, so that compiled code finds the same state in every one.
+        self.divisors.on(next(self._decoder.parameters()).device)
 
     def hand_over(self, layer: int, tables: Any) -> Any:
         """Return the tables of one layer, and note that they reached it."""
@@ -109,14 +121,21 @@ class Switch:
         self._handles.append(module.register_forward_pre_hook(hook.before, with_kwargs=True))
         self._handles.append(module.register_forward_hook(hook.after, with_kwargs=True))
 
+    def _follow_live(self, _decoder: torch.nn.Module, _args: Any) -> None:
+        # Compiled code may not ask a tensor how often it was changed.
+        if self.divisors.live and not torch.compiler.is_compiling():
+            change_rotation(self._decoder, "scales", self.divisors.identity)
+
     def _check_reach(self, decoder: torch.nn.Module, _args: Any, _output: Any) -> None:
-        """Refuse the model after its first forward if scaled positions did not reach any layer."""
+        """Refuse the model after a forward if scaled positions have not reached any layer yet.
+
+        The hook stays, since compiled code cannot remove one.
+        """
         if not self.reached:
             raise UnsupportedModelError(
                 f"Expected scaled rotary positions to reach the decoder layers, but in {type(decoder).__name__} they "
                 "reached none. This architecture cannot be scaled layer by layer."
             )
-        self._check.remove()
 
 
 class _RotaryHook:

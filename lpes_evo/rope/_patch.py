@@ -62,6 +62,7 @@ class RopePatch:
         stack = self._switch.stack
         stack[[entry is self._divisors for entry in stack].index(True)] = divisors
         self._divisors = divisors
+        self._switch.take_effect()
 
     def remove(self) -> None:
         """Take this patch, and those made after it, off the model; does nothing the second time."""
@@ -69,7 +70,9 @@ class RopePatch:
             return
         stack = self._switch.stack
         del stack[[entry is self._divisors for entry in stack].index(True) :]
-        if not stack:
+        if stack:
+            self._switch.take_effect()
+        else:
             self._switch.uninstall()
             delattr(self._decoder, _ATTRIBUTE)
 
@@ -123,6 +126,7 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
         switch.install(structure)
         setattr(structure.decoder, _ATTRIBUTE, switch)
     switch.stack.append(divisors)
+    switch.take_effect()
     return RopePatch(structure.decoder, switch, divisors)
 
 

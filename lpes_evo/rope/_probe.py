@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lpes_evo.rope._compiled import without_compiled_code
 from lpes_evo.rope._patch import RopePatch, patch_rope
 from lpes_evo.rope._structure import count_layers
 
@@ -41,7 +42,12 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
         for table in tables if isinstance(tables, (tuple, list)) else (tables,):
             taken.append((layer, table))
 
-    with torch.enable_grad(), patch_rope(model, scales) as patch, _listening(patch, record):
+    with (
+        without_compiled_code(),
+        torch.enable_grad(),
+        patch_rope(model, scales) as patch,
+        _listening(patch, record),
+    ):
         score = model(input_ids=ids, use_cache=False).logits.float().logsumexp(-1).sum()
 
     # Autograd gives None, and no number, for a table that the score was not computed from.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ class Divisors:
     def __deepcopy__(self, memo: dict[int, Any]) -> Divisors:
         """Return a copy that is cut off from the autograd graph, which cannot be copied."""
         return Divisors(self._scales.detach(), self._scales.shape[-1])
+
+    @property
+    def identity(self) -> Hashable:
+        """What tells these divisors from others: equal values are the same; live ones are so until they change."""
+        if self.live:
+            return self, self._scales._version
+        return tuple(self._scales.shape), self._scales.numpy().tobytes()
 
     def on(self, device: torch.device) -> torch.Tensor:
         """Return the divisors as ``(n_layers, rows, 1)``, with one row for a single curve.

@@ -40,7 +40,8 @@ class LayerTables(tuple[Any, ...]):
     @classmethod
     def carry(cls, layers: tuple[Any, ...], device: Any = None) -> LayerTables:
         """Return a carrier of one entry per layer, each a tensor or a tuple of tensors."""
-        tables = cls()
+        # Compiled code cannot make an empty tuple of a class without its argument.
+        tables = cls(())
         tables.layers = layers
         tables.device = device
         return tables
@@ -127,9 +128,10 @@ def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:
 def revive_buffers(module: torch.nn.Module) -> None:
     """Replace the frequencies that a rotary module computed in inference mode, as dynamic types do, by usable copies.
 
-    Autograd refuses to keep a tensor of inference mode for a backward pass.
+    Autograd refuses to keep a tensor of inference mode for a backward pass. Compiled code cannot
+    ask for it.
     """
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         for name, buffer in module.named_buffers(recurse=False):
             if buffer.is_inference():
                 setattr(module, name, buffer.clone())
