@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lpes_evo._files import write_atomic
-from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.operators import CurveSpace
 from lpes_evo.report import CONSTANT, LPES, UNTOUCHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from lpes_evo.operators import BezierGenome
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
 PALETTE = {
@@ -76,7 +78,7 @@ def plot_convergence(
     return figure
 
 
-def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
+def plot_curve(space: CurveSpace, genome: "BezierGenome") -> "Figure":
     """Draw the curve with its control polygon and the scale of each layer.
 
     Args:

@@ -2,7 +2,7 @@
 
 A `BezierGenome` holds the control points of a curve, a `CurveSpace` says which are feasible and reads the value
 of each layer. The curve is a Bezier curve, or the linear pieces or cubic spline of the same points. Everything
-works with plain DEAP, and needs NumPy, SciPy and DEAP only::
+works with plain DEAP, and needs NumPy, SciPy and DEAP only; what reads curves alone needs no DEAP either::
 
     import random
     from deap import algorithms, base, tools
@@ -28,23 +28,28 @@ Randomness is Python's ``random``, as in DEAP, so ``random.seed`` reproduces a r
 - Errors: `LpesError`, `CurveError`
 """
 
-from lpes_evo.operators._bezier import bernstein, de_casteljau
-from lpes_evo.operators._constraints import CurveConstraints, CurveKind
-from lpes_evo.operators._crossover import cx_blend, cx_mix, cx_splice
-from lpes_evo.operators._errors import CurveError, LpesError
-from lpes_evo.operators._fit import fit_curve
-from lpes_evo.operators._fitness import CurveFitness
-from lpes_evo.operators._genome import BezierGenome
-from lpes_evo.operators._gradient import mut_gradient
-from lpes_evo.operators._init import (
-    init_constant,
-    init_constants,
-    init_identity,
-    init_quasi_random,
-    init_random_walk,
-)
-from lpes_evo.operators._mutation import mut_mix, mut_point, mut_shift, mut_tilt
-from lpes_evo.operators._space import CurveSpace
+from typing import TYPE_CHECKING
+
+from lpes_evo._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lpes_evo.operators._bezier import bernstein, de_casteljau
+    from lpes_evo.operators._constraints import CurveConstraints, CurveKind
+    from lpes_evo.operators._crossover import cx_blend, cx_mix, cx_splice
+    from lpes_evo.operators._errors import CurveError, LpesError
+    from lpes_evo.operators._fit import fit_curve
+    from lpes_evo.operators._fitness import CurveFitness
+    from lpes_evo.operators._genome import BezierGenome
+    from lpes_evo.operators._gradient import mut_gradient
+    from lpes_evo.operators._init import (
+        init_constant,
+        init_constants,
+        init_identity,
+        init_quasi_random,
+        init_random_walk,
+    )
+    from lpes_evo.operators._mutation import mut_mix, mut_point, mut_shift, mut_tilt
+    from lpes_evo.operators._space import CurveSpace
 
 __all__ = [
     "BezierGenome",
@@ -71,3 +76,31 @@ __all__ = [
     "mut_shift",
     "mut_tilt",
 ]
+
+_MODULES = {
+    "BezierGenome": "_genome",
+    "CurveConstraints": "_constraints",
+    "CurveError": "_errors",
+    "CurveFitness": "_fitness",
+    "CurveKind": "_constraints",
+    "CurveSpace": "_space",
+    "LpesError": "_errors",
+    "bernstein": "_bezier",
+    "cx_blend": "_crossover",
+    "cx_mix": "_crossover",
+    "cx_splice": "_crossover",
+    "de_casteljau": "_bezier",
+    "fit_curve": "_fit",
+    "init_constant": "_init",
+    "init_constants": "_init",
+    "init_identity": "_init",
+    "init_quasi_random": "_init",
+    "init_random_walk": "_init",
+    "mut_gradient": "_gradient",
+    "mut_mix": "_mutation",
+    "mut_point": "_mutation",
+    "mut_shift": "_mutation",
+    "mut_tilt": "_mutation",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

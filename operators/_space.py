@@ -7,23 +7,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from deap import base, tools
 
 from lpes_evo.operators._checks import shown
 from lpes_evo.operators._constraints import CurveConstraints
-from lpes_evo.operators._crossover import check_blend, cx_mix
 from lpes_evo.operators._decoders import Decoder, make_decoder
 from lpes_evo.operators._errors import CurveError
-from lpes_evo.operators._fit import fit_curve
-from lpes_evo.operators._fitness import CurveFitness
-from lpes_evo.operators._genome import BezierGenome
-from lpes_evo.operators._init import init_random_walk
-from lpes_evo.operators._mutation import check_finest, check_rates, mut_mix
 from lpes_evo.operators._nearest import nearest_indices
+
+# Curves are read without DEAP, so that whoever uses a result needs no search library; genomes are made with it.
+if TYPE_CHECKING:
+    from deap import base
+
+    from lpes_evo.operators._genome import BezierGenome
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class CurveSpace(CurveConstraints):
         x_step = self.x_step if self.x_rule == "even" else None
         return dataclasses.replace(self, x_step=x_step, y_step=None)
 
-    def genome(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> BezierGenome:
+    def genome(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> "BezierGenome":
         """Make a genome from control points of your own, such as a start of the search.
 
         Args:
@@ -103,11 +102,13 @@ class CurveSpace(CurveConstraints):
             CurveError: The points are not feasible (the message names gene and bound), or a weight is zero or
                 not finite.
         """
+        from lpes_evo.operators._genome import BezierGenome
+
         genome = BezierGenome(points, weights)
         self.check(genome)
         return genome
 
-    def nearest(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> BezierGenome:
+    def nearest(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> "BezierGenome":
         """Return the feasible genome nearest to control points given from outside.
 
         Nearest means the smallest sum of squared differences of the coordinates, over all genomes of the
@@ -125,6 +126,8 @@ class CurveSpace(CurveConstraints):
             CurveError: The number of points is wrong, a point is not a pair of finite numbers, or a weight is
                 zero or not finite.
         """
+        from lpes_evo.operators._genome import BezierGenome
+
         given = BezierGenome(points, weights)
         if len(given) != self.n_points:
             raise CurveError(
@@ -148,8 +151,10 @@ class CurveSpace(CurveConstraints):
         given[:] = self.points(xs, ys)
         return given
 
-    def fit(self, values: npt.ArrayLike, weights: Sequence[float] = (1.0,)) -> BezierGenome:
+    def fit(self, values: npt.ArrayLike, weights: Sequence[float] = (1.0,)) -> "BezierGenome":
         """Return the feasible genome whose curve is nearest to given values, see `fit_curve`."""
+        from lpes_evo.operators._fit import fit_curve
+
         return fit_curve(values, self, weights)
 
     def decode(self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -228,7 +233,7 @@ class CurveSpace(CurveConstraints):
 
     def register(
         self,
-        toolbox: base.Toolbox,
+        toolbox: "base.Toolbox",
         weights: Sequence[float] = (1.0,),
         *,
         blend: float = 0.5,
@@ -251,6 +256,13 @@ class CurveSpace(CurveConstraints):
             CurveError: ``blend`` or ``finest`` is out of range, ``rates`` are not three numbers >= 0 with a
                 positive sum, or a weight is zero or not finite.
         """
+        from deap import tools
+
+        from lpes_evo.operators._crossover import check_blend, cx_mix
+        from lpes_evo.operators._fitness import CurveFitness
+        from lpes_evo.operators._init import init_random_walk
+        from lpes_evo.operators._mutation import check_finest, check_rates, mut_mix
+
         check_blend(blend)
         check_rates(rates)
         check_finest(finest)

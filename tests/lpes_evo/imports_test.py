@@ -10,6 +10,7 @@ HEAVY = ("torch", "transformers", "matplotlib")
 @pytest.mark.parametrize(
     "statement",
     [
+        "from lpes_evo.operators import CurveSpace, BezierGenome, cx_mix, fit_curve",
         "import lpes_evo",
         "import lpes_evo.operators",
         "import lpes_evo.problems",
@@ -24,6 +25,39 @@ def test_nothing_heavy_is_loaded_by(statement, tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert result.stdout.strip() == "[]"
+
+
+WITHOUT_DEAP = """
+import sys
+sys.modules["deap"] = None
+from pathlib import Path
+import torch
+from lpes_evo import Scales, load_model, load_scales, patch_rope
+from lpes_evo.cli import main
+from lpes_evo.methods import make_method
+
+model = load_model("tiny")
+ends = ((0.0, 1.1), (model.n_layers - 1.0, 1.4))
+found = Scales("tiny", (1.1, 1.4), ((0.0, 1.1), (1.0, 1.4)), "recall", (0.0,)).at_depth(model.n_layers)
+found.save(Path("scales.json"))
+scales = load_scales("scales.json", model="tiny", n_layers=model.n_layers)
+ids = torch.tensor([[5, 6, 7]])
+with patch_rope(model.model, scales.scales):
+    patched = model.model(ids).logits
+with make_method("lpes", scales=scales).apply(model.model):
+    assert torch.equal(model.model(ids).logits, patched)
+sys.argv = ["lpes-evo", *"eval tiny --tasks recall:16 --scales scales.json --limit 2 --output out".split()]
+main()
+"""
+
+
+def test_using_a_result_needs_no_search_library(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DEAP], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    assert "recall:16" in result.stdout
+    assert (tmp_path / "out" / "results.json").is_file()
 
 
 def test_every_public_name_can_be_imported():
