@@ -74,6 +74,8 @@ class Method(Settings, ABC):
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
         model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another.
+        Compiled code is made anew when a method comes or goes. A forward pass with a cache that was filled without the
+        method, or under other settings of it, raises ``ModelError``.
 
         Args:
             model: A causal language model of transformers with rotary position embeddings.

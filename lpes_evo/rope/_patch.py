@@ -45,7 +45,7 @@ class RopePatch:
         """Replace the scales.
 
         Keys that a cache already holds keep the rotation they were computed with, so set scales between
-        inputs.
+        inputs: a forward pass with a cache that was filled under other scales is refused, see `patch_rope`.
 
         Args:
             scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
@@ -94,6 +94,16 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     No weight and no module is changed: hooks are registered, and removing the patch restores the model. With
     all scales 1 the logits are bit-equal to those of the untouched model.
 
+    A cache (``past_key_values``) goes on under the scales it was filled under, or from empty; copies of it made by
+    ``copy`` do too. The forward of a patched model refuses any other one, also one that was filled on the untouched
+    model or put together from tensors. What is not noticed: a cache that was filled under the patch and is used on the
+    model after the patch was removed; a cache without ``get_seq_length``, as of continuous batching; and live scales
+    that are changed in place between two steps of compiled code.
+
+    Compiled models (``torch.compile``, ``model.compile()``, ``generate`` with a static cache) may be compiled before or
+    after: where hooks come or go, all compiled code of the process is made anew at its next call. Other values, by
+    `RopePatch.set` or by a patch on top, make no new graph. What was exported or traced keeps what it was made with.
+
     One model is patched by one thread at a time: hooks and scales belong to the model, so a second thread that runs
     or patches it meanwhile sees the scales of the first. Threads need a copy of the model each.
 
@@ -111,7 +121,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
             the forward of a model whose batch has another number of rows than the scales.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer;
             also raised by the first forward if scaled positions do not reach every layer that takes them.
-        ModelError: The model's rotary frequencies are not sound.
+        ModelError: The model's rotary frequencies are not sound; also raised by the forward of a model that is given a
+            cache which was filled otherwise. Compiled code raises a ``RuntimeError`` of the same text for a static
+            cache, as an assertion of the device where that is no CPU.
 
     Example:
         >>> with patch_rope(model, [1.2] * count_layers(model)):
