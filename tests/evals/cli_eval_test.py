@@ -23,7 +23,7 @@ SMALL = ["eval", "tiny", "--tasks", "recall:64", "--positions", "0,0.5,1", "--li
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("evals")
-    scales = CurveSpace(6, 4).decode([POINTS])[0]
+    scales = CurveSpace(6, 4).draw([POINTS])[0]
     Scales("tiny", tuple(scales.tolist()), POINTS, "recall", (-0.1,)).save(path / "scales.json")
     return path
 
