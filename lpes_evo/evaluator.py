@@ -206,8 +206,9 @@ class Evaluator:
             wrong = [scale for scale in genome.scales if not low * (1 - 1e-9) <= scale <= high * (1 + 1e-9)]
             if len(genome) != self.space.n_layers or wrong:
                 raise CurveError(
-                    f"Expected a probe of n_layers = {self.space.n_layers} scales from y_min = {low} to y_max = {high}, "
-                    f"but got {len(genome)} scales, {wrong[0] if wrong else 'all within'}. Take the gradient inside."
+                    f"Expected a probe of n_layers = {self.space.n_layers} scales from y_min = {low} to "
+                    f"y_max = {high}, but got {len(genome)} scales, {wrong[0] if wrong else 'all within'}. "
+                    "Take the gradient inside."
                 )
 
     def wait(self) -> tuple[int, list[Evaluation]]:

@@ -92,7 +92,7 @@ def plot_curve(space: CurveSpace, genome: BezierGenome) -> "Figure":
     finer = CurveSpace(
         (space.n_layers - 1) * _FINENESS + 1, space.n_points, curve=space.curve, x_rule=space.x_rule
     )
-    curve = finer.decode([points * [_FINENESS, 1]])[0]
+    curve = finer.draw([points * [_FINENESS, 1]])[0]
     axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
     axes.plot(points[:, 0], points[:, 1], "s--", color=_ORANGE, linewidth=1, label="control polygon")
     axes.plot(np.arange(len(curve)) / _FINENESS, curve, color=_BLUE)

@@ -29,7 +29,6 @@ _ROUNDING = 1e-9
 """Share of the larger bound by which rounding may carry a y out of the bounds."""
 
 
-
 @dataclass(frozen=True)
 class CurveSpace(CurveConstraints):
     """All curves over the layers whose control points keep bounds, grid, order and amplitude; Bezier by default.
@@ -207,9 +206,7 @@ class CurveSpace(CurveConstraints):
 
         wrong = (y < self.y_min - slack) | (y > self.y_max + slack)
         row, gene = (int(index) for index in np.argwhere(wrong)[0])
-        bound = (
-            f"below y_min = {self.y_min}" if y[row, gene] < self.y_min else f"above y_max = {self.y_max}"
-        )
+        bound = f"below y_min = {self.y_min}" if y[row, gene] < self.y_min else f"above y_max = {self.y_max}"
         raise CurveError(
             f"Expected genomes within the bounds of the space, but gene {gene} of genome {row} has y = "
             f"{y[row, gene]:g}, {bound}. space.nearest(points) gives the closest feasible genome, and "

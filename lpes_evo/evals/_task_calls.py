@@ -189,7 +189,9 @@ def _call(
     """
     try:
         return work()
-    except (Exception, SystemExit) as error:  # a user's code can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's code can raise anything
         if isinstance(error, LpesError) and type(task).__module__.startswith(_OWN):
             raise
         where = "" if example is None else f"for the example {_short(example)} "

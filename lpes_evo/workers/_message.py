@@ -64,7 +64,7 @@ def make_target(spec: bytes, device: str) -> tuple[Any, Message]:
         return None, Message("refused", failure=_cannot_be_read("the spec of the pool", error))
     try:
         return NO_TARGET if make is None else make(device), Message("ready")
-    except (Exception, SystemExit) as error:  # it is raised again where the pool was asked for
+    except BaseException as error:  # it is raised again where the pool was asked for
         return None, Message("refused", failure=Failure.of(error))
 
 

@@ -183,13 +183,13 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Start a process deaf to the interrupt key, which reaches the whole terminal: the parent alone answers it."""
+    """Start a process deaf to signals that reach a whole terminal or job: the parent alone answers them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     # It is started together with the first process otherwise, and lets interrupts in when it is.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     try:
         yield
     finally:
