@@ -155,8 +155,9 @@ def evaluate(
                 "with an evaluation."
             )
         config = EvalConfig(**(given | {"model": given_model}))
-        # Before there is a folder: what is wrong with the methods.
+        # Before there is a folder: what is wrong with the methods and the options.
         make_arms(None if scales is None else load_scales(scales), config.methods)
+        config.refuse_idle_options()
         name = f"eval-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = EvalFolder(output or Path("runs") / name)
         folder.create(config)

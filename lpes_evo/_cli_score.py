@@ -14,7 +14,11 @@ def score(
         str, typer.Argument(metavar="TASK", help="Task, such as leval:tpo, or my_task.py:MyTask.")
     ],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON lines with id and output; or L-Eval's own.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="answers.jsonl of an evaluation; JSON lines with id and output; or L-Eval's own.",
+        ),
     ],
     data: Annotated[Path | None, typer.Option("--data", help="Folder with the task's data.")] = None,
     positions: Annotated[
@@ -27,9 +31,7 @@ def score(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(
-            "--system", help="Whose answers, where a file of L-Eval holds those of several systems."
-        ),
+        typer.Option("--system", help="Whose answers, where a file holds those of several systems or arms."),
     ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Score what is there, count what is not.")

@@ -40,6 +40,7 @@ def check_attributes(task: EvalTask) -> None:
         ),
         "larger_is_better": (lambda value: isinstance(value, bool), "True or False"),
         "teacher_forcing": (lambda value: isinstance(value, bool), "True or False"),
+        "reads_data": (lambda value: isinstance(value, bool), "True or False"),
     }
     for name, (is_right, expected) in rules.items():
         value = _call(task, name, "be readable", partial(getattr, task, name, None), kind="attribute")
