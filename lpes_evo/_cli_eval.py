@@ -100,7 +100,9 @@ def evaluate(
     batch_limit: Annotated[
         float | None,
         typer.Option(
-            "--batch-limit", metavar="SECONDS", help="When a batch counts as hung; never by default."
+            "--batch-limit",
+            metavar="SECONDS",
+            help="When a forward pass of a batch counts as hung; never by default.",
         ),
     ] = None,
     output: Annotated[

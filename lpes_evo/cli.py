@@ -100,7 +100,7 @@ def search(
         typer.Option(
             "--evaluation-limit",
             metavar="SECONDS",
-            help="When an evaluation counts as hung; by default 20 times the longest one seen.",
+            help="When a forward pass counts as hung; by default 20 times the longest evaluation seen.",
         ),
     ] = None,
     output: Annotated[

@@ -46,7 +46,7 @@ def run_evaluation(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
-        batch_limit: Seconds after which a batch counts as hung; ``None`` for no limit.
+        batch_limit: Seconds after which a forward pass of a batch counts as hung; ``None`` for no limit.
         reporter: Hears how the work goes.
 
     Returns:

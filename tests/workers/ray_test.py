@@ -206,7 +206,7 @@ def test_work_beyond_its_limit_is_hung(ray_cluster, events, tries):
     with pool:
         assert pool.map(evaluate, range(3)) == [0, 1, 2]
     assert any(
-        "was at work for more than 1.5 s, the limit while it worked on individual 1" in line
+        "was at work for more than 1.5 s, the limit of a step, while it worked on individual 1" in line
         for line in events
     )
 
