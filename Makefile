@@ -6,16 +6,19 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml $(shell find lpes_evo operators problems -type f -not -name '*.pyc')
 OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 
+# No test may hold up the others for ever; the slowest are named.
+PYTEST_OPTIONS := --timeout 900 --durations 10
+
 .PHONY: demo test test-ray test-oldest lint types notebooks check clean
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
 	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
 
 test: $(VENV)/installed-dev  ## run the tests on the installed package
-	$(BIN)/pytest -n 2 --dist loadfile  # many tests wait for processes that they start
+	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_OPTIONS)  # many tests wait for processes that they start
 
 test-ray: $(VENV)/installed-dev  ## run the tests that start Ray clusters, which need a machine with time for them
-	LPES_EVO_RAY=1 $(BIN)/pytest tests/workers/ray_test.py tests/workers/conformance_test.py
+	LPES_EVO_RAY=1 $(BIN)/pytest $(PYTEST_OPTIONS) tests/workers/ray_test.py tests/workers/conformance_test.py
 
 test-oldest: $(VENV)/installed-dev  ## run the tests of the patch and of the methods on the oldest supported transformers
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
@@ -32,7 +35,7 @@ types: $(VENV)/installed-dev  ## strict types of the installed package
 notebooks: $(VENV)/installed-dev  ## run every notebook from top to bottom
 	$(BIN)/python benchmarks/run_notebooks.py
 
-check: lint types notebooks test test-oldest  ## everything CI checks
+check: lint types notebooks test test-ray test-oldest  ## everything CI checks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -39,7 +39,7 @@ def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> li
 def curve(loaded: LoadedModel) -> Scales:
     """Return scales that differ from layer to layer."""
     points = ((0.0, 0.9), (float(loaded.n_layers - 1), 1.2))
-    scales = CurveSpace(loaded.n_layers, 2).decode([points])[0]
+    scales = CurveSpace(loaded.n_layers, 2).draw([points])[0]
     return Scales(loaded.name, tuple(scales.tolist()), points, "benchmark", (0.0,))
 
 

@@ -1,12 +1,14 @@
 """The commands ``lpes-evo compare``, ``ablate`` and ``convergence``."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from lpes_evo._consoles import console, error_console, say
+from lpes_evo._command_process import told_how_to_go_on
+from lpes_evo._consoles import PlainTable, console, say
 from lpes_evo._files import make_folder
 from lpes_evo.errors import ConfigError
 
@@ -152,12 +154,9 @@ def _run(
         settings = ComparisonConfig(kind=kind, run=_run_config(**run), **values)
         folder = ComparisonFolder(output or Path("runs") / f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}")
         folder.create(settings)
-    try:
+    again = f"lpes-evo {kind} --resume {shlex.quote(str(folder.path))}"
+    with told_how_to_go_on(f"Stopped. Finished work is safe; go on with: {again}"):
         results = run_comparison(settings, folder, devices=devices, reporter=PlainReporter(console))
-    except KeyboardInterrupt:
-        line = f"Stopped. Finished work is safe; go on with: lpes-evo {kind} --resume {folder.path}"
-        say(line, error_console)
-        raise
     _show(results)
     for line in verdicts(results):
         say(line)
@@ -177,8 +176,6 @@ def _run_config(model: str | None, task: str | None, preset: str | None, config:
 
 
 def _show(results: dict[str, Any]) -> None:
-    from rich.table import Table
-
     from lpes_evo.comparison import held_out_rows, rows_of
 
     for name, arena in results["arenas"].items():
@@ -187,11 +184,9 @@ def _show(results: dict[str, Any]) -> None:
             n = arena["held_out"]["n_examples"]
             tables.append((f"{name}: {n} held-out examples", *held_out_rows(results, name)))
         for title, header, rows in tables:
-            table = Table(title=title)
-            for column in header:
-                table.add_column(column)
+            table = PlainTable(title, header)
             for row in rows:
-                table.add_row(*row)
+                table.add_cells(*row)
             console.print(table)
 
 

@@ -1,13 +1,14 @@
 """The command ``lpes-evo eval``."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from lpes_evo._consoles import console, error_console, say
+from lpes_evo._command_process import told_how_to_go_on
+from lpes_evo._consoles import PlainTable, console, say
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def evaluate(
     batch_limit: Annotated[
         float | None,
         typer.Option(
-            "--batch-limit", metavar="SECONDS", help="When a batch counts as hung; never by default."
+            "--batch-limit",
+            metavar="SECONDS",
+            help="When a forward pass of a batch counts as hung; never by default.",
         ),
     ] = None,
     output: Annotated[
@@ -154,14 +157,16 @@ def evaluate(
                 "with an evaluation."
             )
         config = EvalConfig(**(given | {"model": given_model}))
-        # Before there is a folder: what is wrong with the methods.
+        # Before there is a folder: what is wrong with the methods and the options.
         make_arms(None if scales is None else load_scales(scales), config.methods)
+        config.refuse_idle_options()
         name = f"eval-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = EvalFolder(output or Path("runs") / name)
         folder.create(config)
+    again = f"lpes-evo eval --resume {shlex.quote(str(folder.path))}"
     results = _finished(folder) if resume is not None else None
     if results is None:
-        try:
+        with told_how_to_go_on(f"Stopped. Finished answers are safe; go on with: {again}"):
             results = run_evaluation(
                 config,
                 folder,
@@ -170,10 +175,6 @@ def evaluate(
                 batch_limit=batch_limit,
                 reporter=make_eval_reporter(console),
             )
-        except KeyboardInterrupt:
-            line = f"Stopped. Finished answers are safe; go on with: lpes-evo eval --resume {folder.path}"
-            say(line, error_console)
-            raise
     print_results(results, console)
     if against is not None:
         _print_comparison(folder, against, force=force)
@@ -182,7 +183,7 @@ def evaluate(
     if results.missing:
         raise EvaluationError(
             f"Expected a result of every task, but {', '.join(results.missing)} have none: "
-            f"{next(iter(results.missing.values()))} Then go on with: lpes-evo eval --resume {folder.path}"
+            f"{next(iter(results.missing.values()))} Then go on with: {again}"
         )
 
 
@@ -224,13 +225,13 @@ def _finished(folder: "EvalFolder") -> Any:
 
 def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
     from lpes_evo.evals import EvalFolder, compare_evaluations
-    from lpes_evo.evals._table import difference_text, new_table, p_text
+    from lpes_evo.evals._table import difference_text, p_text
 
     columns = ("task", "arm", "here", "there", "here minus there", "p")
-    table = new_table(f"{folder.path} against {against}", columns)
+    table = PlainTable(f"{folder.path} against {against}", columns, names=("task", "arm"))
     for row in compare_evaluations(folder, EvalFolder(against), force=force):
         compared = ["different data" if not row.same_data else "", ""]
         if row.difference is not None:
             compared = [difference_text(row.difference), p_text(row.difference.p_value)]
-        table.add_row(escape(row.task), escape(row.arm), f"{row.here:.3f}", f"{row.there:.3f}", *compared)
+        table.add_cells(row.task, row.arm, f"{row.here:.3f}", f"{row.there:.3f}", *compared)
     console.print(table)

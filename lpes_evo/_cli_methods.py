@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lpes_evo._consoles import say
+
 
 def train_moice(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")],
@@ -72,15 +74,15 @@ def train_moice(
     check_new_file(output)
     loaded = load_model(model, dtype=dtype, device=device)
     texts = read_sequences(data, loaded.tokenizer)
-    typer.echo(f"{len(texts)} sequences from {data}; {loaded.dtype} on {loaded.device}")
+    say(f"{len(texts)} sequences from {data}; {loaded.dtype} on {loaded.device}")
 
     def report(step: int, loss: float) -> None:
-        typer.echo(f"step {step + 1} of {settings.steps}: loss {loss:.4f} nats per token")
+        say(f"step {step + 1} of {settings.steps}: loss {loss:.4f} nats per token")
 
     trained = train_routers(loaded.model, loaded.name, texts, settings, on_step=report)
-    typer.echo(
+    say(
         f"Nats per token of {settings.held_out} sequences held out: untouched model {trained.untouched:.4f}, routers "
         f"before {trained.before:.4f}, after {trained.after:.4f}"
     )
     save_routers(trained.routers, output)
-    typer.echo(f"Routers: {output}; use them with --methods moice:{output}")
+    say(f"Routers: {output}; use them with --methods moice:{output}")

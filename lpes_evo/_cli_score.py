@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lpes_evo._consoles import say
 from lpes_evo.errors import TaskError
 
 
@@ -13,7 +14,11 @@ def score(
         str, typer.Argument(metavar="TASK", help="Task, such as leval:tpo, or my_task.py:MyTask.")
     ],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON lines with id and output; or L-Eval's own.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="answers.jsonl of an evaluation; JSON lines with id and output; or L-Eval's own.",
+        ),
     ],
     data: Annotated[Path | None, typer.Option("--data", help="Folder with the task's data.")] = None,
     positions: Annotated[
@@ -26,9 +31,7 @@ def score(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(
-            "--system", help="Whose answers, where a file of L-Eval holds those of several systems."
-        ),
+        typer.Option("--system", help="Whose answers, where a file holds those of several systems or arms."),
     ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Score what is there, count what is not.")
@@ -50,21 +53,21 @@ def score(
     request = DataRequest(**given) if given else None
     result = score_predictions(task, file, request, partial=partial, system=system)
     if as_json:
-        typer.echo(to_json(result.to_dict(), indent=1))
+        say(to_json(result.to_dict(), indent=1))
         return
-    typer.echo(
+    say(
         f"{result.task}: {result.metric} {result.score:.4f} [{result.low:.4f}, {result.high:.4f}], n = {result.n}"
     )
     for name, value in result.parts.items() if len(result.parts) > 1 else ():
-        typer.echo(f"  mean {name}: {value:.4f}")
+        say(f"  mean {name}: {value:.4f}")
     for position, row in result.positions.items():
-        typer.echo(
+        say(
             f"  position {position:g}: {row['score']:.4f} [{row['low']:.4f}, {row['high']:.4f}], n = {row['n']}"
         )
     if result.n_missing:
-        typer.echo(f"  {result.n_missing} examples have no answer in the file and are left out.")
+        say(f"  {result.n_missing} examples have no answer in the file and are left out.")
     for warning in result.warnings:
-        typer.echo(f"  warning: {warning}")
+        say(f"  warning: {warning}")
 
 
 def _positions(text: str | None) -> tuple[float, ...] | None:

@@ -1,18 +1,19 @@
 """The command line ``lpes-evo``: commands of the search, and those of other modules.
 
-Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk), 2 bad input, 130 after SIGINT and 143
-after SIGTERM. Whatever ends a search, its finished evaluations are in the run folder and ``--resume`` goes on.
+Exit codes: 0 done, 1 a failed run (too many failed evaluations, a full disk) or a lost output of a command that only
+prints, 2 bad input, and 128 plus the number of the signal that stopped the command: 129 SIGHUP, 130 SIGINT, 138 SIGUSR1
+(on Linux), 143 SIGTERM. Whatever ends a search, its finished evaluations are in the run folder, and ``--resume`` goes
+on.
 """
 
 import logging
 import os
-import signal
+import shlex
 import sys
 import time
 import warnings
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,13 @@ from lpes_evo._cli_eval import evaluate
 from lpes_evo._cli_methods import train_moice
 from lpes_evo._cli_report import report
 from lpes_evo._cli_score import score
+from lpes_evo._command_process import (
+    INTERRUPTED,
+    lost_output,
+    secure_streams,
+    stopping_signals,
+    told_how_to_go_on,
+)
 from lpes_evo._consoles import console, error_console, say
 from lpes_evo.errors import ConfigError, LpesError
 
@@ -35,13 +43,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_INTERRUPTED = 128 + signal.SIGINT
-_TERMINATED = 128 + signal.SIGTERM
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, raised where the program stands, so that every file is closed on the way out."""
-
+# Their results are files; what they print tells of the work.
+_WRITES_FILES = (
+    "search",
+    "eval",
+    "report",
+    "train-moice",
+    "bench",
+    "compare",
+    "ablate",
+    "convergence",
+    "drift",
+)
+_WRITES_FILES += ("attention", "sensitivity")
 
 ModelOption = Annotated[str | None, typer.Option("--model", help="Hub id, folder, .gguf file, or 'tiny'.")]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Name of the task: needle, kv, recall.")]
@@ -86,7 +100,7 @@ def search(
         typer.Option(
             "--evaluation-limit",
             metavar="SECONDS",
-            help="When an evaluation counts as hung; by default 20 times the longest one seen.",
+            help="When a forward pass counts as hung; by default 20 times the longest evaluation seen.",
         ),
     ] = None,
     output: Annotated[
@@ -125,7 +139,8 @@ def search(
         name = preset or f"{Path(run_config.model.name).stem}-{run_config.task.name}"
         folder = RunFolder(output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         folder.create(run_config)
-    try:
+    again = f"lpes-evo search --resume {shlex.quote(str(folder.path))}"
+    with told_how_to_go_on(f"Stopped. Finished work is safe; go on with: {again}"):
         run_search(
             run_config,
             folder,
@@ -134,10 +149,6 @@ def search(
             work_limit=evaluation_limit,
             reporter=make_reporter(console),
         )
-    except KeyboardInterrupt as signalled:
-        line = f"Stopped. Finished work is safe; go on with: lpes-evo search --resume {folder.path}"
-        say(line, error_console)
-        raise typer.Exit(_TERMINATED if isinstance(signalled, _Terminated) else _INTERRUPTED) from None
     _show(folder.path)
 
 
@@ -210,7 +221,7 @@ def _show(path: Path) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        console.print(metadata.version("lpes-evo"), highlight=False)
+        say(metadata.version("lpes-evo"))
         raise typer.Exit
 
 
@@ -237,29 +248,42 @@ def _options(
             os.environ.setdefault(name, value)
 
 
-def _on_sigterm(_number: int, _frame: FrameType | None) -> None:
-    # One is enough; a second would interrupt the tidying up.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Terminated
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    secure_streams()
+    with stopping_signals() as received:
+        code = _run()
+        stopped_by = received()
+    if stopped_by is not None:
+        # Typer ends every interrupt with the code of SIGINT.
+        sys.exit(128 + stopped_by)
+
+    reason = lost_output()
+    if code == 0 and reason is not None:
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        is_loss = command not in _WRITES_FILES
+        prefix = "Error: " if is_loss else ""
+        say(f"{prefix}Expected to print the result, but the standard output failed: {reason}.", error_console)
+        code = int(is_loss)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command line and return its exit code."""
     try:
         app()
-    except SystemExit:
-        # Typer ends every interrupt with the code of SIGINT.
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-            sys.exit(_TERMINATED)
-        raise
-    except Exception as error:
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:  # the code of a user's task can raise anything
         if "--debug" in sys.argv[1:]:
             raise
-        sys.exit(_say(error))
+        return _say(error)
+    return 0
 
 
-def _say(error: Exception) -> int:
+def _say(error: BaseException) -> int:
     """Print one line for an error and return the exit code."""
     text = " ".join(str(error).split())
     expected = isinstance(error, LpesError)
@@ -268,5 +292,5 @@ def _say(error: Exception) -> int:
         if expected
         else f"Error: {type(error).__name__}: {text} (unexpected; --debug shows where)"
     )
-    error_console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    error_console.print(line, style="red", soft_wrap=True)
     return error.exit_code if isinstance(error, LpesError) else 1

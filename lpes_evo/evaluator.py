@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lpes_evo._passes import Group, Pass, Reference
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import ConfigError
+from lpes_evo.errors import ConfigError, CurveError
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.facts import ProblemFacts
 from lpes_evo.operators import BezierGenome, CurveSpace
@@ -150,6 +150,7 @@ class Evaluator:
         Raises:
             ConfigError: There are no genomes, or more than share a forward pass; or another number of reference scores
                 than examples, or of labels than genomes.
+            CurveError: A genome is not feasible in the space, or a scale of a probe is outside of its bounds.
         """
         n = len(genomes)
         if (reference is not None and len(reference) != len(self._order)) or (
@@ -171,6 +172,8 @@ class Evaluator:
                 f"Expected a single probe and settings that take gradients, but got {n} genomes and the algorithm "
                 f"{self._settings.algorithm!r}. Make the evaluator with the settings of the search."
             )
+        self._refuse_infeasible(genomes)
+
         number = self._n_groups
         self._n_groups += 1
         group = Group(
@@ -187,6 +190,26 @@ class Evaluator:
         )
         self._send(Pass(group, tuple(range(n)), 0))
         return number
+
+    def _refuse_infeasible(self, genomes: Sequence[BezierGenome]) -> None:
+        """Refuse genomes that break a bound of the space: a user's loop may submit what no operator has made.
+
+        Raises:
+            CurveError: One does; the message names the control point and the bound.
+        """
+        for genome in genomes:
+            if not isinstance(genome, GradientProbe):
+                self.space.check(genome)
+                continue
+
+            low, high = self.space.y_min, self.space.y_max
+            wrong = [scale for scale in genome.scales if not low * (1 - 1e-9) <= scale <= high * (1 + 1e-9)]
+            if len(genome) != self.space.n_layers or wrong:
+                raise CurveError(
+                    f"Expected a probe of n_layers = {self.space.n_layers} scales from y_min = {low} to "
+                    f"y_max = {high}, but got {len(genome)} scales, {wrong[0] if wrong else 'all within'}. "
+                    "Take the gradient inside."
+                )
 
     def wait(self) -> tuple[int, list[Evaluation]]:
         """Return the next group whose genomes are all evaluated.

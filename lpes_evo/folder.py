@@ -1,5 +1,6 @@
 """Folders that work is done in: their lock, and the files of a run."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class WorkFolder:
         with self.locked():
             if any(file.exists() for file in in_use):
                 raise JournalError(
-                    f"Expected a new folder, but {self.path} {refusal}, or choose another --output."
+                    f"Expected a new folder, but {self.path} {refusal}. Or choose another --output."
                 )
             yield
 
@@ -128,7 +129,9 @@ class RunFolder(WorkFolder):
             JournalError: The folder already holds a journal, cannot be made, or another process works in it.
             StorageError: The configuration cannot be written.
         """
-        refusal = f"already holds a run. Continue it with 'lpes-evo search --resume {self.path}'"
+        refusal = (
+            f"already holds a run. Continue it with: lpes-evo search --resume {shlex.quote(str(self.path))}"
+        )
         with self.claimed(self.journal, refusal=refusal):
             self.write_config(config)
 

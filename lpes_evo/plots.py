@@ -25,6 +25,8 @@ PALETTE = {
     "purple": "#CC79A7",
     "amber": "#E69F00",
     "sky": "#56B4E9",
+    "yellow": "#F0E442",
+    "black": "#000000",
 }
 """Colours by name, the same in every picture."""
 _BLUE, _ORANGE, _GREEN, _GREY = (PALETTE[name] for name in ("blue", "orange", "green", "grey"))
@@ -35,6 +37,27 @@ STYLES = {
     LPES: ("LPES", _BLUE, "o"),
 }
 """Label, colour and marker of what is compared, the same in every picture."""
+
+_MORE_COLORS = [PALETTE[name] for name in ("amber", "sky", "purple", "orange", "black", "yellow")]
+_MORE_MARKERS = "DvPX*<>hd8"
+
+
+def series_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Give each of several series a colour and a marker of its own.
+
+    Colours repeat once all are used; a marker never does, up to ten series beside those of `STYLES`.
+
+    Args:
+        names: Names of the series.
+
+    Returns:
+        Colour and marker by name; those of `STYLES` keep theirs.
+    """
+    styles = {name: STYLES[name][1:] for name in names if name in STYLES}
+    for number, name in enumerate(name for name in names if name not in STYLES):
+        color = _MORE_COLORS[number % len(_MORE_COLORS)]
+        styles[name] = color, _MORE_MARKERS[number % len(_MORE_MARKERS)]
+    return styles
 
 
 def plot_convergence(
@@ -94,7 +117,7 @@ def plot_curve(space: CurveSpace, genome: "BezierGenome") -> "Figure":
     finer = CurveSpace(
         (space.n_layers - 1) * _FINENESS + 1, space.n_points, curve=space.curve, x_rule=space.x_rule
     )
-    curve = finer.decode([points * [_FINENESS, 1]])[0]
+    curve = finer.draw([points * [_FINENESS, 1]])[0]
     axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
     axes.plot(points[:, 0], points[:, 1], "s--", color=_ORANGE, linewidth=1, label="control polygon")
     axes.plot(np.arange(len(curve)) / _FINENESS, curve, color=_BLUE)

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from lpes_evo._consoles import say
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.problems import AnswerScores
 
@@ -49,7 +50,7 @@ class PlainReporter(Reporter):
 
     def stage(self, text: str) -> None:
         """Print the text."""
-        self._console.print(text, highlight=False, markup=False)
+        say(text, self._console)
 
     def begin(self, n_expected: int) -> None:
         """Start the clock."""
@@ -64,9 +65,7 @@ class PlainReporter(Reporter):
         self._n_fresh += fresh
         if evaluation.error is not None:
             reason = evaluation.error.strip().splitlines()[-1]
-            self._console.print(
-                f"generation {generation}: an evaluation failed: {reason}", markup=False, highlight=False
-            )
+            self.stage(f"generation {generation}: an evaluation failed: {reason}")
         if fresh and evaluation.halvings:
             self.stage(
                 f"generation {generation}: the device ran out of memory, and an evaluation took "

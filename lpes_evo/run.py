@@ -57,7 +57,8 @@ def run_search(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`: one worker per device.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
-        work_limit: Seconds after which an evaluation counts as hung; ``None`` for a limit that follows those seen.
+        work_limit: Seconds after which a forward pass of an evaluation counts as hung; ``None`` for a limit that
+            follows the evaluations seen.
         reporter: Hears how the work goes.
 
     Returns:

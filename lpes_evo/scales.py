@@ -101,7 +101,7 @@ class Scales:
             )
         last, new_last = self.n_layers - 1, n_layers - 1
         points = tuple((new_last if x == last else x * new_last / last, y) for x, y in self.control_points)
-        scales = CurveSpace(n_layers, len(points), curve=self.curve).decode([points])[0]
+        scales = CurveSpace(n_layers, len(points), curve=self.curve).draw([points])[0]
         return dataclasses.replace(self, scales=tuple(scales.tolist()), control_points=points)
 
     def save(self, path: Path) -> None:
@@ -214,7 +214,7 @@ def _parse(values: Any, file: Path) -> Scales:
         raise ScalesError(f"Expected finite control points and fitness in {file}, but one is not.")
     try:
         space = CurveSpace(scales.n_layers, len(scales.control_points), curve=scales.curve)
-        curve = space.decode([scales.control_points])[0]
+        curve = space.draw([scales.control_points])[0]
     except CurveError as error:
         raise ScalesError(
             f"Expected the control points of {file} to draw a curve over its layers: {error}"

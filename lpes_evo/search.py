@@ -167,13 +167,19 @@ class Search:
             evaluations: One evaluation for each genome, at most as many as are outstanding.
 
         Raises:
-            SearchOrderError: There are more evaluations than outstanding genomes, or one has a wrong number of
-                values; the search is as it was before.
+            SearchOrderError: There are more evaluations than outstanding genomes, one has a wrong number of values,
+                or is no `Evaluation`; the search is as it was before.
         """
         if len(evaluations) > self.outstanding:
             raise SearchOrderError(
                 f"Expected at most {self.outstanding} evaluations, one for each genome asked for and not told yet, "
                 f"but got {len(evaluations)}. Ask for genomes first."
+            )
+        wrong = [evaluation for evaluation in evaluations if not isinstance(evaluation, Evaluation)]
+        if wrong:
+            raise SearchOrderError(
+                f"Expected an Evaluation for each genome, but got {wrong[0]!r:.80}. Make them with "
+                "Evaluation(values=(...,), scores=(), seconds=0.0), or let an Evaluator make them."
             )
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
         for candidate, evaluation in zip(self._candidates.outstanding, checked, strict=False):

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from lpes_evo._consoles import say
+from lpes_evo._consoles import PlainTable, say
 from lpes_evo.folder import RunFolder
 from lpes_evo.report import LPES, load_report, warnings_of
 from lpes_evo.scales import load_scales
@@ -29,41 +27,37 @@ def show_run(path: Path, console: Console) -> None:
     scales = load_scales(folder.scales)
     methods = summary["methods"]
     shuffles = summary.get("shuffles")
-    title = escape(f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)")
-    table = Table(title=title)
-    table.add_column("position")
-    for name in methods:
-        table.add_column(name, justify="right")
-    if shuffles:
-        table.add_column("shuffles", justify="right")
+    title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
+    table = PlainTable(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
+
     for index, row in enumerate(methods[LPES]["positions"]):
         cells = [_interval(method["positions"][index]) for method in methods.values()]
         if shuffles:
             cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
-        table.add_row(f"{row['position']:.3f}  n={row['n']}", *cells)
+        table.add_cells(f"{row['position']:.3f}  n={row['n']}", *cells)
     table.add_section()
     overall = [_interval(method) for method in methods.values()]
     if shuffles:
         overall.append(
             f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.2f}, {shuffles['largest_accuracy']:.2f}]"
         )
-    table.add_row(f"all  n={methods[LPES]['n']}", *overall)
+    table.add_cells(f"all  n={methods[LPES]['n']}", *overall)
     console.print(table)
     if shuffles:
-        console.print(
+        say(
             f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
             "over all positions their median and range",
-            highlight=False,
+            console,
         )
     for name, difference in summary["differences"].items():
-        console.print(
+        say(
             f"lpes - {name}: {difference['difference']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}] "
             "(paired bootstrap, 95 %)",
-            highlight=False,
+            console,
         )
     for warning in warnings_of(summary):
         say(warning, console)
-    console.print("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), highlight=False)
+    say("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console)
     say(f"Run folder: {path}", console)
     for picture in folder.pictures:
         say(f"  {picture}", console)

@@ -107,7 +107,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
 
     def error(vector: FloatArray) -> tuple[float, FloatArray]:
         moved = points(vector)
-        residual = space.decode(moved[None])[0] - target
+        residual = space.draw(moved[None])[0] - target
         in_y, in_x = space.jacobian(moved)
         slope = np.concatenate([residual @ in_y, x_last * (residual @ in_x)[1:-1] if n_inner else []])
         return float(residual @ residual), 2 * slope
@@ -191,5 +191,5 @@ def _are_feasible(space: "CurveSpace", indices: IntArray) -> npt.NDArray[np.bool
 
 def _error(space: "CurveSpace", curves: FloatArray, target: FloatArray) -> FloatArray:
     """Return the sum over layers of squared differences of each curve, ``(n,)``."""
-    errors: FloatArray = ((space.decode(curves) - target) ** 2).sum(axis=1)
+    errors: FloatArray = ((space.draw(curves) - target) ** 2).sum(axis=1)
     return errors

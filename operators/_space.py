@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from lpes_evo.operators._genome import BezierGenome
 
+_ROUNDING = 1e-9
+"""Share of the larger bound by which rounding may carry a y out of the bounds."""
+
 
 @dataclass(frozen=True)
 class CurveSpace(CurveConstraints):
@@ -167,15 +170,53 @@ class CurveSpace(CurveConstraints):
             genomes: Genomes or an array of control points, ``(n, n_points, 2)``.
 
         Returns:
-            The values, ``(n, n_layers)``.
+            The values, ``(n, n_layers)``, within ``y_min`` and ``y_max``.
 
         Raises:
             CurveError: The shape is wrong, or the x of a curve do not run from 0 to ``n_layers - 1``, without
-                decreasing unless ``x_rule`` is ``free``, or a number is not finite. Bounds, grid and amplitude are
-                not looked at; `check` does.
+                decreasing unless ``x_rule`` is ``free``, a number is not finite, or a y lies outside of ``y_min`` and
+                ``y_max``. Grid and amplitude are not looked at; `check` does.
         """
         points = self._decodable(genomes)
+        self._refuse_out_of_bounds(points)
+
+        return self._values(points)
+
+    def draw(self, curves: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Read the value of every layer off curves that need not lie within the bounds of this space.
+
+        It is `decode` for points that were not bred in this space, such as those of a file.
+
+        Args:
+            curves: Control points, ``(n, n_points, 2)``.
+
+        Returns:
+            The values, ``(n, n_layers)``.
+
+        Raises:
+            CurveError: As for `decode`, but for the bounds.
+        """
+        return self._values(self._decodable(curves))
+
+    def _values(self, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the values of decodable curves, ``(n, n_layers)``."""
         return self._decoder.decode(points, self.n_layers) if points.size else np.empty((0, self.n_layers))
+
+    def _refuse_out_of_bounds(self, points: npt.NDArray[np.float64]) -> None:
+        """Refuse points, ``(n, n_points, 2)``, whose y leave the bounds by more than rounding."""
+        y = points[..., 1]
+        slack = _ROUNDING * max(abs(self.y_min), abs(self.y_max))
+        if not y.size or (y.min() >= self.y_min - slack and y.max() <= self.y_max + slack):
+            return
+
+        wrong = (y < self.y_min - slack) | (y > self.y_max + slack)
+        row, gene = (int(index) for index in np.argwhere(wrong)[0])
+        bound = f"below y_min = {self.y_min}" if y[row, gene] < self.y_min else f"above y_max = {self.y_max}"
+        raise CurveError(
+            f"Expected genomes within the bounds of the space, but gene {gene} of genome {row} has y = "
+            f"{y[row, gene]:g}, {bound}. space.nearest(points) gives the closest feasible genome, and "
+            "space.draw(points) reads curves off that need no bounds."
+        )
 
     def _decodable(self, genomes: Any) -> npt.NDArray[np.float64]:
         """Return the points of curves that can be decoded, ``(n, n_points, 2)``."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._pack import Batch, Pack, batches, pack_rows
+from lpes_evo.workers import mark_step
 
 if TYPE_CHECKING:
     import torch
@@ -201,6 +202,7 @@ def answer_scores(
     chosen = log_probabilities.gather(-1, wanted[..., None])[..., 0]
     mean = torch.where(used, chosen, 0.0).sum(dim=-1) / used.sum(dim=-1)
     greedy = ((logits.argmax(dim=-1) == wanted) | ~used).all(dim=-1) & torch.isfinite(mean)
+    mark_step()
     return mean.view(n_candidates, -1), greedy.view(n_candidates, -1)
 
 

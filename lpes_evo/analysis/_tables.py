@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lpes_evo._consoles import say
+from lpes_evo._consoles import PlainTable, say
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._hidden_states import MEASURES
 from lpes_evo.analysis._pictures import arm_label
@@ -22,12 +22,12 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         summary: What `lpes_evo.analysis.summarise_drift` gave.
         console: Where to print.
     """
-    table = _table(
+    table = PlainTable(
         "Drift of hidden states, mean over layers (median over vectors and 95 % interval)",
         ["arm", "n", *MEASURE_NAMES.values(), "L2 of last layer", "half at"],
     )
     for name, arm in summary["arms"].items():
-        table.add_row(
+        table.add_cells(
             arm_label(name),
             str(arm["n_vectors"]),
             *(interval_text(arm["drift"][measure]) for measure in MEASURES),
@@ -36,25 +36,25 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         )
     console.print(table)
     if summary["retrieval"] is not None:
-        table = _table(
+        table = PlainTable(
             "Retrieval under the same vectors", ["arm", "log-probability (nats per token)", "accuracy"]
         )
         rows = {arm_label(name): arm for name, arm in summary["arms"].items()}
         if summary["untouched"] is not None:
             rows = {"untouched model": summary["untouched"]} | rows
         for label, row in rows.items():
-            table.add_row(
+            table.add_cells(
                 label, interval_text(row["log_probability"], n_digits=3), interval_text(row["accuracy"])
             )
         console.print(table)
-    table = _table(
+    table = PlainTable(
         "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
         ["measure", "against", "difference", "more", "p sources", "p vectors", "p (Holm)", "the curve"],
     )
     for measure, rows in summary["comparisons"].items():
         for name, row in rows.items():
             verdict = row["curve_drifts"]
-            table.add_row(
+            table.add_cells(
                 MEASURE_NAMES[measure],
                 arm_label(name),
                 interval_text(row, sign="+"),
@@ -98,7 +98,7 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
         console: Where to print.
     """
     parts = [part for part in PARTS if any(row and row[part] for row in summary["layers"])]
-    table = _table(
+    table = PlainTable(
         "Attention of the last token, mean over heads: untouched -> under scales (* p < 0.05, Holm)",
         ["layer", *parts],
     )
@@ -108,15 +108,15 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
             if row is None
             else [_change(row[part]) for part in parts]
         )
-        table.add_row(str(layer), *cells)
+        table.add_cells(str(layer), *cells)
     console.print(table)
     if summary["positions"]:
-        table = _table(
+        table = PlainTable(
             f"Share of the gold span in layer {summary['gold_layer']}, by gold position",
             ["position", "n", "untouched", "under scales", "difference"],
         )
         for row in summary["positions"]:
-            table.add_row(
+            table.add_cells(
                 f"{row['position']:.3f}",
                 str(row["n"]),
                 interval_text(row["untouched"]),
@@ -148,15 +148,6 @@ def print_sensitivity(summary: dict[str, Any], console: "Console") -> None:
             f"{name}: mean |d log-probability / d log scale| is largest in layers {largest} nats per token"
         )
     _print_lines(lines, console)
-
-
-def _table(title: str, columns: list[str]) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
-    return table
 
 
 def _print_lines(lines: list[str], console: "Console") -> None:

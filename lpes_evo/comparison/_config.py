@@ -1,5 +1,6 @@
 """What a comparison is made of, and the files of its folder."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -112,8 +113,8 @@ class ComparisonFolder(WorkFolder):
             StorageError: The configuration cannot be written.
         """
         in_use = (self.config, RunFolder(self.path).journal)
-        refusal = f"is in use. Continue a comparison with 'lpes-evo {config.kind} --resume {self.path}'"
-        with self.claimed(*in_use, refusal=refusal):
+        again = f"lpes-evo {config.kind} --resume {shlex.quote(str(self.path))}"
+        with self.claimed(*in_use, refusal=f"is in use. Continue a comparison with: {again}"):
             write_atomic(self.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def load_config(self) -> ComparisonConfig:

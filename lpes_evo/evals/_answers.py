@@ -17,6 +17,10 @@ from lpes_evo.evals._task_calls import score_output
 from lpes_evo.journal import Journal
 from lpes_evo.workers import Pool
 
+ANSWERS_FORMAT = "lpes-evo/answers"
+"""What the first line of the journal of an evaluation names as its format."""
+
+_FAILURE = "failure "
 # Failures in a row, without an answer between them, that mean the cause is not in the examples.
 _MOST_FAILURES = 20
 
@@ -47,6 +51,15 @@ def answer_key(arm: str, task: str, example_id: str) -> str:
 def work_key(arm: str, task: str) -> str:
     """Return the key of an arm and a task in the journal; a slash in a name is told from the one between them."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in (arm, task))
+
+
+def split_answer_key(key: str) -> tuple[str, str, str] | None:
+    """Return the arm, the task and the example of `answer_key`; ``None`` for any other key, as that of a failure."""
+    parts = key.split("/", 2)
+    if len(parts) < 3 or key.startswith(_FAILURE):
+        return None
+    arm, task = (name.replace("%2F", "/").replace("%25", "%") for name in parts[:2])
+    return arm, task, parts[2]
 
 
 def collect_answers(
@@ -166,7 +179,7 @@ def _record(planned: PlannedTask, example: EvalExample, answer: Answer) -> dict[
 
 def failure_key(key: str, number: int) -> str:
     """Return the key of a failure of an answer by its number from 1; the answer itself stays missing."""
-    return f"failure {number} of {key}"
+    return f"{_FAILURE}{number} of {key}"
 
 
 def _new_failure_key(journal: Journal, key: str) -> str:

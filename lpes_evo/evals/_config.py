@@ -6,7 +6,11 @@ from pydantic import Field, model_validator
 
 from lpes_evo._settings import Settings
 from lpes_evo.config import ModelSettings
+from lpes_evo.errors import ConfigError
 from lpes_evo.evals.harness import is_harness_task
+
+_NOT_IN_HARNESS = ("positions", "teacher_forcing", "over_length", "max_length", "batch_tokens", "seed")
+"""Settings of an evaluation that the harness has no counterpart for; its seed is a constant of its own."""
 
 
 class EvalConfig(Settings):
@@ -62,3 +66,24 @@ class EvalConfig(Settings):
                 "expected shots only with mmlu, ceval-valid or an lm: task, since no other takes them"
             )
         return self
+
+    def idle_in_harness(self) -> list[str]:
+        """Return the options that were chosen and that lm-evaluation-harness does not take, as users write them."""
+        return [
+            f"--{name.replace('_', '-')}"
+            for name in _NOT_IN_HARNESS
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+
+    def refuse_idle_options(self) -> None:
+        """Refuse options that reach none of the tasks; evaluations of before may have them in their files.
+
+        Raises:
+            ConfigError: All tasks are those of lm-evaluation-harness, and an option does not reach them.
+        """
+        idle = self.idle_in_harness() if all(map(is_harness_task, self.tasks)) else []
+        if idle:
+            raise ConfigError(
+                f"Expected options that have an effect on {', '.join(self.tasks)}, but lm-evaluation-harness takes no "
+                f"{', '.join(idle)}. Leave them out."
+            )

@@ -1,6 +1,7 @@
 """The folder of an evaluation: its files and its configuration."""
 
 import hashlib
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,8 @@ class EvalFolder(WorkFolder):
             StorageError: The configuration cannot be written.
         """
         in_use = (self.answers, RunFolder(self.path).journal)
-        refusal = f"is in use already. Continue an evaluation with 'lpes-evo eval --resume {self.path}'"
-        with self.claimed(*in_use, refusal=refusal):
+        again = f"lpes-evo eval --resume {shlex.quote(str(self.path))}"
+        with self.claimed(*in_use, refusal=f"is in use already. Continue an evaluation with: {again}"):
             self.write_config(config)
 
     def write_config(self, config: EvalConfig, record: dict[str, Any] | None = None) -> None:

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo.workers import mark_step
+
 if TYPE_CHECKING:
     import torch
 
@@ -88,6 +90,7 @@ class _FiniteWatch:
         self._wrong: list[torch.Tensor] = []
 
     def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":  # noqa: ARG002
+        mark_step()
         # The largest value is not finite where one is NaN or plus infinity, or all are minus infinity.
         self._wrong.append(~scores.amax(dim=-1).isfinite())
         return scores

@@ -1,28 +1,27 @@
 """The picture of an evaluation: score by gold position."""
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lpes_evo.evals._results import TaskResult
-from lpes_evo.plots import STYLES, new_figure
+from lpes_evo.evals._results import ArmResult, TaskResult
+from lpes_evo.plots import STYLES, new_panels, series_styles
+from lpes_evo.report import UNTOUCHED
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What remains of Okabe and Ito's palette, for the arms that come after those with a color of their own.
-_MORE = (
-    ("#E69F00", "^"),
-    ("#56B4E9", "v"),
-    ("#CC79A7", "D"),
-    ("#009E73", "P"),
-    ("#F0E442", "X"),
-    ("#000000", "*"),
-)
+# More lines than these in one panel cannot be told apart; each arm then has a panel of its own.
+_MOST_TOGETHER = 5
+_SHIFT = 0.006
 
 
 def plot_task_positions(task: TaskResult) -> "Figure":
     """Draw the score by gold position with 95 % intervals, one line for each arm.
+
+    Up to five arms share a panel. Of more arms each has a panel of its own, beside the untouched model.
 
     Args:
         task: The result of a task with positions.
@@ -30,15 +29,39 @@ def plot_task_positions(task: TaskResult) -> "Figure":
     Returns:
         The figure.
     """
-    figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", f"{task.name}: {task.metric}")
-    width = 0.006
-    more = iter(_MORE * (len(task.arms) // len(_MORE) + 1))
-    for shift, (name, arm) in enumerate(task.arms.items()):
-        label, color, marker = STYLES.get(name) or (name, *next(more))
+    names = list(task.arms)
+    groups: list[list[str]] = [names]
+    if len(names) > _MOST_TOGETHER:
+        groups = [[UNTOUCHED, name] for name in names if name != UNTOUCHED]
+
+    labels = ("Position of the fact (0 beginning, 1 end)", f"{task.name}: {task.metric}")
+    figure, panels = new_panels([labels] * len(groups))
+    styles = series_styles(names)
+    for axes, group in zip(panels, groups, strict=True):
+        _draw(axes, task, group, styles)
+        axes.sharey(panels[0])
+
+    if len(groups) == 1:
+        figure.set_size_inches(8.4, 4.0)
+        figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+        panels[0].set_title(f"n = {_counts(task.arms.values())} for each point, 95 % intervals", fontsize=9)
+    else:
+        for axes in panels:
+            axes.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.22))
+        figure.suptitle(f"n = {_counts(task.arms.values())} for each point, 95 % intervals", fontsize=9)
+    return figure
+
+
+def _draw(axes: "Axes", task: TaskResult, names: Sequence[str], styles: dict[str, tuple[str, str]]) -> None:
+    """Draw the lines of some arms into one panel, a little beside each other."""
+    for shift, name in enumerate(names):
+        arm = task.arms[name]
+        color, marker = styles[name]
+        label = STYLES[name][0] if name in STYLES else name
         score = np.array([row.score for row in arm.positions])
         reach = [score - [row.low for row in arm.positions], [row.high for row in arm.positions] - score]
         axes.errorbar(
-            np.array([row.position for row in arm.positions]) + (shift - (len(task.arms) - 1) / 2) * width,
+            np.array([row.position for row in arm.positions]) + (shift - (len(names) - 1) / 2) * _SHIFT,
             score,
             yerr=np.clip(reach, 0, None),
             color=color,
@@ -46,8 +69,9 @@ def plot_task_positions(task: TaskResult) -> "Figure":
             capsize=2,
             label=f"{label} (all {arm.overall.score:.3f})",
         )
-    counts = [row.n for arm in task.arms.values() for row in arm.positions]
-    n = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    axes.set_title(f"n = {n} for each point, 95 % intervals", fontsize=9)
-    axes.legend(frameon=False, loc="best")
-    return figure
+
+
+def _counts(arms: Iterable[ArmResult]) -> str:
+    """Return the number of examples behind a point, or the range of it."""
+    counts = [row.n for arm in arms for row in arm.positions]
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"

@@ -72,7 +72,10 @@ class LiveEvalReporter(PlainEvalReporter):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), console=console
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=console,
         )
 
     def begin(self, n_expected: int) -> None:

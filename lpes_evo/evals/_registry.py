@@ -276,7 +276,9 @@ def _from_file(path: Path, class_name: str) -> EvalTask:
         task = found()
     except TaskError:
         raise
-    except (Exception, SystemExit) as error:  # the user's file can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's file can raise anything
         raise TaskError(
             f"Expected {path}:{class_name} to make a task, but it raised {error_text(error)}. Mend the file."
         ) from error

@@ -8,12 +8,12 @@ from typing import Any
 from lpes_evo import provenance
 from lpes_evo._files import to_json
 from lpes_evo.errors import ConfigError, EvaluationError, TaskError
-from lpes_evo.evals._answers import answer_key, collect_answers, last_failure, read_answer
+from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, make_arms
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import collect_lm_scores, summarise_lm_task
-from lpes_evo.evals._plan import PlannedTask, draw_tasks, plan_task
+from lpes_evo.evals._plan import DrawnTask, PlannedTask, draw_tasks, plan_task
 from lpes_evo.evals._plot import plot_task_positions
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import EvalResults, TaskResult, save_results
@@ -22,6 +22,7 @@ from lpes_evo.evals._table import save_tables
 from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
 from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.evals._unseen import check_unseen
+from lpes_evo.evals.harness import is_harness_task
 from lpes_evo.journal import Journal
 from lpes_evo.methods import scales_file
 from lpes_evo.report import UNTOUCHED
@@ -45,7 +46,7 @@ def run_evaluation(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
-        batch_limit: Seconds after which a batch counts as hung; ``None`` for no limit.
+        batch_limit: Seconds after which a forward pass of a batch counts as hung; ``None`` for no limit.
         reporter: Hears how the work goes.
 
     Returns:
@@ -61,6 +62,8 @@ def run_evaluation(
         arms = make_arms(found, config.methods)
         drawn, lm_tasks = draw_tasks(config)
         _refuse_prompt_choices(arms, lm_tasks)
+        if not folder.answers.exists():
+            _refuse_idle_options(config, drawn, batch_limit)
         files = dict.fromkeys(filter(None, [config.scales, *map(scales_file, config.methods or ())]))
         examples = {task.task.name: task.examples for task in drawn}
         notes = [check_unseen(Path(file), examples) for file in files]
@@ -75,6 +78,7 @@ def run_evaluation(
             facts = pool.call(describe_target)
             records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
             notes += [*_transfer_notes(arms, config, facts), *_method_notes(records)]
+            notes += _harness_notes(config, lm_tasks)
             for note in notes:
                 reporter.stage(note)
             tasks = [plan_task(pool, task, config, facts) for task in drawn]
@@ -83,7 +87,7 @@ def run_evaluation(
             identity = _identity(config, facts, records, tasks)
             if not folder.answers.exists():
                 folder.write_config(config, provenance.describe(**identity))
-            with Journal(folder.answers, {"format": "lpes-evo/answers", "version": 1, **identity}) as journal:
+            with Journal(folder.answers, {"format": ANSWERS_FORMAT, "version": 1, **identity}) as journal:
                 try:
                     batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
                     limited = batch_limit is not None
@@ -147,6 +151,39 @@ def _refuse_prompt_choices(arms: Sequence[Arm], lm_tasks: Sequence[str]) -> None
             f"Expected no methods that choose by the prompt beside tasks of lm-evaluation-harness, but got "
             f"{', '.join(choosing)} and {', '.join(lm_tasks)}. Evaluate them on other tasks."
         )
+
+
+def _refuse_idle_options(config: EvalConfig, drawn: Sequence[DrawnTask], batch_limit: float | None) -> None:
+    """Refuse options that no task of a new evaluation takes.
+
+    Raises:
+        ConfigError: There is one; the message names it.
+    """
+    config.refuse_idle_options()
+    defaults = EvalConfig.model_fields
+    idle = []
+    if config.positions != defaults["positions"].default and not any(
+        example.position is not None for task in drawn for example in task.examples
+    ):
+        idle.append("--positions, since no task places a fact")
+    reads_data = any(map(is_harness_task, config.tasks)) or any(task.task.reads_data for task in drawn)
+    if config.data is not None and not reads_data:
+        idle.append("--data, since no task reads files")
+    if config.teacher_forcing and not any(task.mode == "teacher forcing" for task in drawn):
+        idle.append("--teacher-forcing, since the metric of no task allows it")
+    if batch_limit is not None and not drawn:
+        idle.append("--batch-limit, since lm-evaluation-harness makes its own batches")
+    if idle:
+        raise ConfigError(
+            f"Expected options that have an effect on {', '.join(config.tasks)}, but got {'; '.join(idle)}. Leave "
+            "them out."
+        )
+
+
+def _harness_notes(config: EvalConfig, lm_tasks: Sequence[str]) -> list[str]:
+    """Say which options of an evaluation do not reach the tasks of the harness beside others."""
+    idle = config.idle_in_harness()
+    return [f"{task}: takes no {', '.join(idle)}" for task in lm_tasks if idle]
 
 
 def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, Any]) -> list[str]:

@@ -2,13 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rich.console import Console, JustifyMethod
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
-from lpes_evo._consoles import say
+from lpes_evo._consoles import PlainTable, say
 from lpes_evo._files import write_atomic
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._results import Difference, EvalResults, Row, TaskResult
@@ -29,26 +27,16 @@ def print_results(results: EvalResults, console: Console) -> None:
         console: Where to print.
     """
     for task in results.tasks:
-        table = new_table(f"{task.name}: {task.metric}, {results.model}", _COLUMNS)
+        table = PlainTable(f"{task.name}: {task.metric}, {results.model}", _COLUMNS, names=("arm",))
         for group in _groups(task):
             for cells in group:
-                table.add_row(*map(escape, cells))
+                table.add_cells(*cells)
             table.add_section()
         console.print(table)
         for line in [_summary(task), *task.notes]:
             say(f"  {line}", console)
     for line in _closing_lines(results):
         say(line, console)
-
-
-def new_table(title: str, columns: Sequence[str]) -> Table:
-    """Return an empty table; where the terminal is narrow, names go over several lines and figures stay whole."""
-    table = Table(title=escape(title), title_justify="left")
-    for column in columns:
-        is_name = column in ("task", "arm")
-        justify: JustifyMethod = "left" if is_name or column == "position" else "right"
-        table.add_column(column, justify=justify, no_wrap=not is_name, overflow="fold")
-    return table
 
 
 def save_tables(results: EvalResults, folder: EvalFolder) -> None:

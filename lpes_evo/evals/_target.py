@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lpes_evo.errors import LpesError
+from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFacts
@@ -71,8 +71,17 @@ class EvalTarget:
 
     @classmethod
     def of(cls, loaded: "LoadedModel", config: EvalConfig) -> "EvalTarget":
-        """Return the target for a model that is loaded already."""
-        window = min(loaded.max_length, config.max_length or loaded.max_length)
+        """Return the target for a model that is loaded already.
+
+        Raises:
+            ConfigError: The window that was asked for is longer than the model's.
+        """
+        window = config.max_length or loaded.max_length
+        if window > loaded.max_length:
+            raise ConfigError(
+                f"Expected --max-length within the model's window of {loaded.max_length} tokens, but got {window}. "
+                "Leave it out for the whole window; a longer one needs a config.json that states it."
+            )
         encoder = PromptEncoder(loaded.tokenizer, window, config.chat_template, config.over_length)
         return cls(loaded, encoder, end_ids(loaded.model, loaded.tokenizer))
 

@@ -74,6 +74,7 @@ class EvalTask(ABC):
         teacher_forcing: Whether any output that begins with the first of an example's answers has the full score. Then
             one forward pass can stand for generation where the user asks for it; it misses answers that come later in
             an output.
+        reads_data: Whether the task reads files of the data folder.
     """
 
     name: str
@@ -82,6 +83,7 @@ class EvalTask(ABC):
     parts: tuple[str, ...] = ("score",)
     larger_is_better: bool = True
     teacher_forcing: bool = False
+    reads_data: bool = True
 
     @abstractmethod
     def examples(self, request: DataRequest) -> list[EvalExample]:

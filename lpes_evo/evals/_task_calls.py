@@ -40,6 +40,7 @@ def check_attributes(task: EvalTask) -> None:
         ),
         "larger_is_better": (lambda value: isinstance(value, bool), "True or False"),
         "teacher_forcing": (lambda value: isinstance(value, bool), "True or False"),
+        "reads_data": (lambda value: isinstance(value, bool), "True or False"),
     }
     for name, (is_right, expected) in rules.items():
         value = _call(task, name, "be readable", partial(getattr, task, name, None), kind="attribute")
@@ -189,7 +190,9 @@ def _call(
     """
     try:
         return work()
-    except (Exception, SystemExit) as error:  # a user's code can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's code can raise anything
         if isinstance(error, LpesError) and type(task).__module__.startswith(_OWN):
             raise
         where = "" if example is None else f"for the example {_short(example)} "

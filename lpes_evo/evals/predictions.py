@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpes_evo.errors import TaskError
+from lpes_evo.evals._answers import ANSWERS_FORMAT, split_answer_key
 from lpes_evo.evals._data import Record, is_file, read_records
 from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._statistics import score_interval
@@ -66,10 +67,12 @@ def score_predictions(
     Args:
         task: The task, or how `make_eval_task` names it.
         file: JSON lines: L-Eval's own format (``gt``, ``SYSTEM_pred``, ``evaluation``) for its tasks, which needs no
-            data; or, for every task, lines with the ``id`` of an example and the ``output``.
+            data; for every task, the ``answers.jsonl`` of an evaluation, or lines with the ``id`` of an example and
+            the ``output``.
         request: The data that the file answers; the same as when it was made. Nothing for L-Eval's own format.
         partial: Whether examples without an answer are left out and counted instead of refused.
-        system: Whose answers are scored, where a file in L-Eval's own format holds those of several systems.
+        system: Whose answers are scored, where a file in L-Eval's own format holds those of several systems, or an
+            evaluation those of several arms.
 
     Returns:
         The score.
@@ -94,12 +97,18 @@ def score_predictions(
             )
         pairs = [(answer.example, answer.output) for answer in made.answers(file, system)]
         return _score(made, pairs, 0)
-    if system is not None:
-        raise TaskError(
-            f"Expected --system only with a file in L-Eval's own format, but {file} is of another. Leave it out."
-        )
     examples = draw_examples(made, request or DataRequest())
-    outputs = _outputs(records, {example.id for example in examples}, made.name)
+    known = {example.id for example in examples}
+
+    if records[0].fields.get("format") == ANSWERS_FORMAT:
+        outputs = _answered(records[1:], known, made.name, file, system)
+    elif system is not None:
+        raise TaskError(
+            f"Expected --system only with a file in L-Eval's own format or the answers of an evaluation, but {file} is "
+            "another. Leave it out."
+        )
+    else:
+        outputs = _outputs(records, known, made.name)
     missing = [example.id for example in examples if example.id not in outputs]
     if missing and not partial:
         raise TaskError(
@@ -125,6 +134,41 @@ def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str,
         if key in outputs:
             raise record.error("have an id of its own", f"{key!r:.80} stands in an earlier line too")
         outputs[key] = output
+    return outputs
+
+
+def _answered(
+    records: Sequence[Record], known: set[str], task: str, file: Path, arm: str | None
+) -> dict[str, str]:
+    """Return the outputs of one arm to one task from the journal of an evaluation, by example.
+
+    Failures stand in the journal too, under keys of their own; their examples are missing until they are answered.
+    """
+    by_arm: dict[str, dict[str, str]] = {}
+    for record in records:
+        key = record.text("key")
+        place = split_answer_key(key)
+        if place is None or place[1] != task:
+            continue
+        output = record.get("output")
+        if not isinstance(output, str):
+            raise record.error("hold text in the field 'output'", f"it holds {output!r:.60}")
+        by_arm.setdefault(place[0], {})[place[2]] = output
+
+    chosen = arm if arm is not None else next(iter(by_arm), None)
+    if chosen not in by_arm or (arm is None and len(by_arm) > 1):
+        raise TaskError(
+            f"Expected answers to {task} under one arm of {file}, but it has those of "
+            f"{', '.join(by_arm) or 'no arm'}. "
+            + ("Name one with --system." if by_arm else "Name a task that the evaluation asked.")
+        )
+    outputs = by_arm[chosen]
+    strange = next((id_ for id_ in outputs if id_ not in known), None)
+    if strange is not None:
+        raise TaskError(
+            f"Expected the answers of {file} to belong to the examples of {task}, but it has one to {strange!r:.80}. "
+            "Give the data, positions, limit and seed that the evaluation was made with."
+        )
     return outputs
 
 

@@ -238,7 +238,7 @@ def _scales(model: Any) -> Any:
 
     last = count_layers(model) - 1
     points = tuple((last * part / 3, 0.8 + 0.2 * part) for part in range(4))
-    scales = CurveSpace(last + 1, len(points)).decode([points])[0]
+    scales = CurveSpace(last + 1, len(points)).draw([points])[0]
     return Scales("made up", tuple(scales.tolist()), points, "none", (0.0,))
 
 

@@ -3,10 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from lpes_evo._consoles import say
+from lpes_evo._consoles import PlainTable, say
 from lpes_evo.methods._bench_report import PAPER, BenchReport
 
 if TYPE_CHECKING:
@@ -58,21 +56,14 @@ def _size(facts: dict[str, Any]) -> str:
     )
 
 
-def _costs(report: BenchReport) -> Table:
-    table = Table(title="Cost", title_justify="left")
-    table.add_column("method", overflow="fold")
-    for column in (
-        "prefill, s",
-        "decode, tokens/s",
-        "peak memory, MiB",
-        "forward\npasses",
-        "attention\npasses",
-    ):
-        table.add_column(column, justify="right")
+def _costs(report: BenchReport) -> PlainTable:
+    figures = ("prefill, s", "decode, tokens/s", "peak memory, MiB", "forward\npasses", "attention\npasses")
+    table = PlainTable("Cost", ["method", *figures], names=("method",))
+
     for cost in report.costs:
         peak = "not known" if cost.peak is None else f"{cost.peak / 2**20:.4g}"
-        table.add_row(
-            escape(cost.name),
+        table.add_cells(
+            cost.name,
             f"{cost.median('prefill'):.4g}\n{_interval(cost.ratio('prefill'))}",
             f"{report.new_tokens / cost.median('decode'):.4g}\n{_interval(cost.ratio('decode'))}",
             peak if cost.peak_ratio is None else f"{peak}\n{_interval(cost.peak_ratio)}",
@@ -82,18 +73,17 @@ def _costs(report: BenchReport) -> Table:
     return table
 
 
-def _speeds(report: BenchReport) -> Table | None:
+def _speeds(report: BenchReport) -> PlainTable | None:
     rows = report.speeds()
     if not rows:
         return None
-    table = Table(title="How many times as fast LPES is", title_justify="left")
-    table.add_column("as")
-    for column in ("prefill", "decode", "both together", f"the paper's ({PAPER})"):
-        table.add_column(column, justify="right")
+    figures = ("prefill", "decode", "both together", f"the paper's ({PAPER})")
+    table = PlainTable("How many times as fast LPES is", ["as", *figures])
+
     for name, reported, found in rows:
-        table.add_row(escape(name), *map(_interval, found.values()), f"{reported:.2f}")
+        table.add_cells(name, *map(_interval, found.values()), f"{reported:.2f}")
     return table
 
 
 def _interval(ratio: "Ratio") -> str:
-    return escape(f"{ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+    return f"{ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"

@@ -1,6 +1,7 @@
 """The drift of a run's scales: measured on its model, or read from where it was kept."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -122,7 +123,7 @@ def load_drift(path: Path, run: RunContents) -> dict[str, Any]:
     if run.scales is None:
         raise ScalesError(
             f"Expected a run with scales to show the drift of, but the search in {run.folder.path} has not ended. "
-            f"Leave out --drift, or finish it with 'lpes-evo search --resume {run.folder.path}'."
+            f"Leave out --drift, or finish it with: lpes-evo search --resume {shlex.quote(str(run.folder.path))}"
         )
     file = path / _FILE if path.is_dir() else path
     try:

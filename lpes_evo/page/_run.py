@@ -1,5 +1,6 @@
 """What the folder of a run holds by now."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def read_run(path: Path) -> RunContents:
     if not folder.journal.is_file():
         raise JournalError(
             f"Expected a run whose search has begun, but there is no {folder.journal} yet. "
-            f"Go on with 'lpes-evo search --resume {path}'."
+            f"Go on with: lpes-evo search --resume {shlex.quote(str(path))}"
         )
     runs = read_runs([path])
     scales = load_scales(folder.scales, n_layers=runs.space.n_layers) if folder.scales.is_file() else None
@@ -92,7 +93,7 @@ def read_run(path: Path) -> RunContents:
     ):
         raise ScalesError(
             f"Expected the scales measured in {folder.report} to be those of {folder.scales}, but they are not. "
-            f"Write both again with 'lpes-evo search --resume {path}'."
+            f"Write both again with: lpes-evo search --resume {shlex.quote(str(path))}"
         )
     return RunContents(folder, config, folder.load_record(), runs, scales, summary, _n_measured(folder))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lpes_evo.workers._pool import Pool, Usage
     from lpes_evo.workers._process import DevicePool
     from lpes_evo.workers._ray import RayPool
+    from lpes_evo.workers._steps import mark_step
 
 __all__ = [
     "Completion",
@@ -29,6 +30,7 @@ __all__ = [
     "RayPool",
     "Usage",
     "make_pool",
+    "mark_step",
     "parse_devices",
 ]
 
@@ -42,6 +44,7 @@ _MODULES = {
     "RayPool": "_ray",
     "Usage": "_pool",
     "make_pool": "_make",
+    "mark_step": "_steps",
     "parse_devices": "_devices",
 }
 

@@ -9,10 +9,14 @@ from contextlib import contextmanager, suppress
 
 from lpes_evo.workers._message import answer, make_target
 from lpes_evo.workers._slots import BEAT_SECONDS
+from lpes_evo.workers._steps import n_steps
 from lpes_evo.workers._stream import WorkerEnd
 
 ALIVE = b""
 """The frame that says only that a worker is alive."""
+
+ADVANCED = b"+"
+"""The frame that says that a worker is alive, and that its work has done a step since the last sign of life."""
 
 
 def serve(channel: socket.socket, device: str, parent: int) -> None:
@@ -74,10 +78,12 @@ class _Beat:
             self._is_busy = False
 
     def _run(self) -> None:
+        told = n_steps()
         while not self._pause.wait(BEAT_SECONDS):
+            done = n_steps()
             try:
-                if self._is_busy:
-                    self._stream.offer(ALIVE)
+                if self._is_busy and self._stream.offer(ALIVE if done == told else ADVANCED):
+                    told = done
             except OSError:
                 os._exit(1)
             if os.getppid() != self._parent:

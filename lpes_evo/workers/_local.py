@@ -58,7 +58,7 @@ class LocalPool(Pool):
 def _make(spec: Callable[[str], Any], device: str) -> Any:
     try:
         return spec(device)
-    except LpesError:
+    except (LpesError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a user's spec can raise anything
         raise Failure.of(error).to_error(TARGET_MADE) from error

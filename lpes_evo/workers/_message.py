@@ -16,15 +16,16 @@ class Message:
     """What a worker says.
 
     Attributes:
-        kind: ``ready`` to work; ``refused``: its target cannot be made; ``alive``; ``done`` with a piece of work;
-            ``gone``: the worker is no more.
+        kind: ``ready`` to work; ``refused``: its target cannot be made; ``alive``; ``advanced``: alive, and the work
+            has done a step since the last sign of life; ``done`` with a piece of work; ``gone``: the worker is no
+            more.
         value: What the work returned.
         failure: Why there is no value, or why the target could not be made.
         seconds: Time of the work.
         text: For a worker that is gone, how it ended; for one that is ready, where it runs, if that was not known.
     """
 
-    kind: Literal["ready", "refused", "alive", "done", "gone"]
+    kind: Literal["ready", "refused", "alive", "advanced", "done", "gone"]
     value: Any = None
     failure: Failure | None = None
     seconds: float = 0.0
@@ -64,7 +65,7 @@ def make_target(spec: bytes, device: str) -> tuple[Any, Message]:
         return None, Message("refused", failure=_cannot_be_read("the spec of the pool", error))
     try:
         return NO_TARGET if make is None else make(device), Message("ready")
-    except (Exception, SystemExit) as error:  # it is raised again where the pool was asked for
+    except BaseException as error:  # it is raised again where the pool was asked for
         return None, Message("refused", failure=Failure.of(error))
 
 

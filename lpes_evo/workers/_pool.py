@@ -288,8 +288,10 @@ def perform(
     start = time.perf_counter()
     try:
         value = function(*arguments) if target is NO_TARGET else function(target, *arguments)
-    # One bad candidate must not end a search of hours, and work that exits has only failed.
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except KeyboardInterrupt:  # the user's wish, and no fault of the work
+        raise
+    # One bad candidate must not end a search of hours, whatever its work raises.
+    except BaseException as error:
         return None, Failure.of(error), time.perf_counter() - start
     return value, None, time.perf_counter() - start
 

@@ -15,7 +15,7 @@ import multiprocess
 from multiprocess import resource_tracker
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.workers._child import ALIVE, serve
+from lpes_evo.workers._child import ADVANCED, ALIVE, serve
 from lpes_evo.workers._devices import Device, environment, parse_devices
 from lpes_evo.workers._message import Message
 from lpes_evo.workers._pack import pack
@@ -26,6 +26,7 @@ _BURY_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 
 _starting = threading.Lock()
+_BEATS = {ALIVE: Message("alive"), ADVANCED: Message("advanced")}
 
 
 class DevicePool(SlotPool):
@@ -40,8 +41,9 @@ class DevicePool(SlotPool):
         devices: The devices, or text for `parse_devices`.
         spec: Makes the target in each worker from the name of its device; it crosses to the worker, so it should say
             how the model is loaded instead of holding one. ``None`` for functions that need no target.
-        work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
-            longest seen so far but at least two minutes, and an hour until three are seen.
+        work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
+            `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
+            at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
             as many for a worker that makes its target.
         on_event: Hears of lost and replaced workers.
@@ -142,7 +144,7 @@ class _ProcessWorker:
     def receive(self) -> list[Message]:
         """Return what the process has said."""
         frames, is_closed = self._stream.receive()
-        messages = [Message("alive") if frame == ALIVE else Message.decode(frame) for frame in frames]
+        messages = [_BEATS[frame] if frame in _BEATS else Message.decode(frame) for frame in frames]
         if is_closed:
             messages.append(self.gone())
         # A part of a long message is a sign of life too.
@@ -183,13 +185,13 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Start a process deaf to the interrupt key, which reaches the whole terminal: the parent alone answers it."""
+    """Start a process deaf to signals that reach a whole terminal or job: the parent alone answers them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     # It is started together with the first process otherwise, and lets interrupts in when it is.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     try:
         yield
     finally:

@@ -36,8 +36,9 @@ class RayPool(SlotPool):
             worker. ``None`` for functions that need no target.
         devices: ``cuda`` for all GPUs of the cluster, ``cpu`` for one actor per machine, ``cpu:N`` for N actors
             without a GPU, ``auto`` for the GPUs or, where there are none, one actor per machine.
-        work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
-            longest seen so far but at least two minutes, and an hour until three are seen.
+        work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
+            `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
+            at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
             as many for a worker that makes its target.
         patience: Seconds without any worker that has a place in the cluster, after which the work is given up.
@@ -148,6 +149,7 @@ class _RayWorker:
         self._answer = target
         self._beat_seconds = beat_seconds
         self._told_at = time.monotonic() + _TELL_AFTER_SECONDS
+        self._n_steps = 0
         self._ask_for_beat()
 
     def references(self) -> list[Any]:
@@ -163,7 +165,7 @@ class _RayWorker:
 
     def is_alive(self) -> bool:
         ready, _ = self._ray.wait([self._beat], timeout=0)
-        return not ready or self.receive(self._beat).kind == "alive"
+        return not ready or self.receive(self._beat).kind in ("alive", "advanced")
 
     def send(self, request: bytes) -> None:
         self._answer = self._actor.work.remote(request)
@@ -177,7 +179,8 @@ class _RayWorker:
         self.is_placed = True
         if reference == self._beat:
             self._ask_for_beat()
-            return Message("alive")
+            has_advanced, self._n_steps = data != self._n_steps, data
+            return Message("advanced" if has_advanced else "alive")
         self._answer = None
         return Message.decode(data)
 

@@ -24,9 +24,10 @@ class Host:
             # The folder may stand there once more, further behind, by the wish of the user.
             if folder in sys.path:
                 sys.path.remove(folder)
-        from lpes_evo.workers import _message
+        from lpes_evo.workers import _message, _steps
 
         self._message = _message
+        self._n_steps = _steps.n_steps
         self._target: Any = None
 
     def make(self, spec: bytes, device: str) -> bytes:
@@ -40,6 +41,7 @@ class Host:
         """Do a piece of work."""
         return self._message.answer(request, self._target).encode()
 
-    def beat(self, seconds: float) -> None:
-        """Return after a while; that it does shows that this process is alive."""
+    def beat(self, seconds: float) -> int:
+        """Return after a while how many steps the work has done; that it does shows that this process is alive."""
         time.sleep(seconds)
+        return self._n_steps()

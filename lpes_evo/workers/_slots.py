@@ -57,7 +57,7 @@ class Slot:
         is_ready: Whether the worker has made its target.
         job: What it works on.
         since: When the job began.
-        worked: Seconds since then in which the pool listened.
+        worked: Seconds since then, or since the last step of the job, in which the pool listened.
         silent: Seconds without a sign of life in which the pool listened.
         n_failed_starts: Starts in a row that led to no target.
         first_ready: When the slot first had a worker that was ready.
@@ -83,8 +83,9 @@ class SlotPool(Pool):
 
     Args:
         names: Names of the devices, one for each worker.
-        work_limit: Seconds after which a piece of work counts as hung. ``None`` follows the work itself: 20 times the
-            longest seen so far but at least two minutes, and an hour until three are seen.
+        work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
+            `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
+            at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
             as many for a worker that makes its target, since loading a model may keep Python from beating.
         on_event: Hears of lost and replaced workers.
@@ -226,6 +227,8 @@ class SlotPool(Pool):
                 self.close()
                 raise failure.to_error(TARGET_MADE)
             self._lose(slot, f"could not make its target: {failure and failure.message}")
+        elif message.kind == "advanced":
+            slot.worked = 0.0
         elif message.kind == "done":
             self._take_result(slot, message)
         elif message.kind == "gone":
@@ -271,7 +274,9 @@ class SlotPool(Pool):
             if slot.silent > silence_limit:
                 self._lose(slot, f"gave no sign of life for {silence_limit:g} s", "hung")
             elif slot.job is not None and slot.job.limited and slot.worked > self._limit():
-                self._lose(slot, f"was at work for more than {self._limit():g} s, the limit", "hung")
+                self._lose(
+                    slot, f"was at work for more than {self._limit():g} s, the limit of a step,", "hung"
+                )
 
     def _limit(self) -> float:
         if self._work_limit is not None:

@@ -103,19 +103,21 @@ class WorkerEnd:
             self._channel.sendall(_HEADER.pack(len(frame)))
             self._channel.sendall(frame)
 
-    def offer(self, frame: bytes) -> None:
-        """Send a short frame, unless that would have to wait.
+    def offer(self, frame: bytes) -> bool:
+        """Send a short frame, unless that would have to wait, and return whether it was sent.
 
         Raises:
             OSError: The pool is gone.
         """
         if not self._sending.acquire(blocking=False):
-            return
+            return False
         try:
-            if select.select([], [self._channel], [], 0)[1]:
+            has_room = bool(select.select([], [self._channel], [], 0)[1])
+            if has_room:
                 self._channel.sendall(_HEADER.pack(len(frame)) + frame)
         finally:
             self._sending.release()
+        return has_room
 
     def receive(self) -> bytes:
         """Wait for the next frame.

@@ -25,7 +25,7 @@ def scales(tmp_path):
 
 
 def save_scales(path, n_layers, points):
-    values = CurveSpace(n_layers, len(points)).decode([points])[0]
+    values = CurveSpace(n_layers, len(points)).draw([points])[0]
     Scales("tiny", tuple(values.tolist()), points, "recall", (-0.1,)).save(path)
 
 

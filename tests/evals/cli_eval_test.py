@@ -23,7 +23,7 @@ SMALL = ["eval", "tiny", "--tasks", "recall:64", "--positions", "0,0.5,1", "--li
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("evals")
-    scales = CurveSpace(6, 4).decode([POINTS])[0]
+    scales = CurveSpace(6, 4).draw([POINTS])[0]
     Scales("tiny", tuple(scales.tolist()), POINTS, "recall", (-0.1,)).save(path / "scales.json")
     return path
 
@@ -142,3 +142,99 @@ def test_bad_input_gives_one_clear_line_and_exit_code_2(tmp_path):
     result = lpes_evo("eval", "--resume", "missing", cwd=tmp_path, check=2)
     assert "Expected a folder of an evaluation with config.yaml" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def scored(capsys, *arguments):
+    """Run ``lpes-evo score`` in this process and return what it printed."""
+    from typer.testing import CliRunner
+
+    from lpes_evo.cli import app
+
+    result = CliRunner().invoke(app, ["score", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_the_answers_of_an_evaluation_are_scored_without_its_model(finished, capsys):
+    path, _ = finished
+    made_with = ["--positions", "0,0.5,1", "--limit", "10"]
+    (task,) = tasks(path)
+    for arm in ("lpes", "untouched"):
+        shown = scored(capsys, "recall:64", path / "answers.jsonl", *made_with, "--system", arm)
+        assert f"accuracy {task['arms'][arm]['overall']['score']:.4f}" in shown
+        assert "n = 30" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["recall:64"],
+            "under one arm of .*answers.jsonl, but it has those of untouched, lpes. Name one with",
+        ),
+        (["recall:64", "--system", "yarn"], "it has those of untouched, lpes"),
+        (["recall:16", "--system", "lpes"], "it has those of no arm. Name a task that the evaluation asked"),
+        (
+            ["recall:64", "--system", "lpes", "--seed", "1"],
+            "it has one to .* Give the data, positions, limit",
+        ),
+    ],
+)
+def test_answers_that_do_not_go_with_the_task_are_refused(finished, capsys, arguments, message):
+    path, _ = finished
+    task, *options = arguments
+    with pytest.raises(LpesError, match=message):
+        scored(capsys, task, path / "answers.jsonl", "--positions", "0,0.5,1", "--limit", "10", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tasks": "lm:x", "batch_tokens": 40}, "takes no --batch-tokens"),
+        ({"tasks": "lm:x,mmlu", "max_length": 20}, "takes no --max-length"),
+        ({"tasks": "ceval-valid", "over_length": "skip"}, "takes no --over-length"),
+        ({"tasks": "mmlu", "positions": "0,1"}, "takes no --positions"),
+        ({"tasks": "lm:x", "teacher_forcing": True}, "takes no --teacher-forcing"),
+        ({"tasks": "lm:x", "seed": 3}, "takes no --seed"),
+        ({"tasks": "recall:16", "shots": 3}, "expected shots only with mmlu"),
+        ({"tasks": "lm:x", "batch_limit": 9.0}, "--batch-limit, since lm-evaluation-harness makes its own"),
+        ({"tasks": "recall:16", "data": Path(".")}, "--data, since no task reads files"),
+        ({"tasks": "needle:4,passkey:9,kv+drawn", "data": Path(".")}, "--data, since no task reads files"),
+        (
+            {"tasks": "recall:16", "max_length": 100_000},
+            "within the model's window of 512 tokens, but got 100000",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused(tmp_path, options, message):
+    with pytest.raises(LpesError, match=message):
+        evaluate("tiny", output=tmp_path / "new", devices="in-process", **options)
+
+
+def test_options_that_some_tasks_take_are_said_to_miss_the_others():
+    from lpes_evo.evals import EvalConfig
+
+    config = EvalConfig(tasks=("recall:16", "lm:x"), batch_tokens=40, over_length="skip")
+    config.refuse_idle_options()
+    assert config.idle_in_harness() == ["--over-length", "--batch-tokens"]
+
+
+def test_positions_and_teacher_forcing_need_a_task_that_takes_them(tmp_path):
+    (tmp_path / "text.txt").write_text("a text of a few words " * 40)
+    file = tmp_path / "tasks.py"
+    file.write_text(
+        "from lpes_evo.evals import EvalExample, EvalTask\n\n\n"
+        "class Free(EvalTask):\n"
+        "    name = metric = 'free'\n\n"
+        "    def examples(self, request):\n"
+        "        return [EvalExample('a', '3 4 ? 3', ('4',), source='a')]\n\n"
+        "    def score(self, output, example):\n"
+        "        return (1.0,)\n"
+    )
+    for options, message in (
+        ({"positions": "0,1"}, "--positions, since no task places a fact"),
+        ({"teacher_forcing": True}, "--teacher-forcing, since the metric of no task allows it"),
+    ):
+        with pytest.raises(LpesError, match=message):
+            evaluate("tiny", tasks=f"{file}:Free", output=tmp_path / "new", devices="in-process", **options)

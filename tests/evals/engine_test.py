@@ -125,7 +125,7 @@ def tasks_file(tmp_path):
 
 @pytest.fixture
 def scales_file(tmp_path):
-    scales = CurveSpace(6, 4).decode([POINTS])[0]
+    scales = CurveSpace(6, 4).draw([POINTS])[0]
     file = tmp_path / "found" / "scales.json"
     file.parent.mkdir()
     Scales("tiny", tuple(scales.tolist()), POINTS, "recall", (-0.1,)).save(file)
@@ -449,7 +449,7 @@ def test_a_task_is_named_once(tmp_path):
 
 def test_a_curve_of_another_depth_is_read_off_anew_and_the_output_says_so(tmp_path):
     points = ((0.0, 0.9), (31.0, 1.4))
-    scales = CurveSpace(32, 2).decode([points])[0]
+    scales = CurveSpace(32, 2).draw([points])[0]
     Scales("big", tuple(scales.tolist()), points, "needle", (0.0,)).save(tmp_path / "scales.json")
     results = evaluate(configured("recall:20", scales=str(tmp_path / "scales.json")), tmp_path / "out")
     assert results.arms["lpes"]["scales"] == pytest.approx(np.linspace(0.9, 1.4, 6))

@@ -477,6 +477,16 @@ def test_the_command_line_of_the_harness_knows_the_model_type(folder, tmp_path, 
         ("scales=none", "recall_small", "Expected the model argument pretrained"),
         ("pretrained=tiny", "no_data", "Expected the files that the command and its task files name"),
         ("pretrained=tiny", "on_the_hub", "Expected the data of the harness's task from the hub or the disk"),
+        (
+            "pretrained=tiny",
+            "no_such_task",
+            "Expected lm-evaluation-harness to run, but it raised ValueError",
+        ),
+        (
+            "pretrained=tiny,tokenizer=nowhere",
+            "recall_small",
+            "Expected tokenizer to name a tokenizer on the hub",
+        ),
     ],
 )
 def test_the_command_line_of_the_harness_ends_with_one_line(
@@ -523,3 +533,31 @@ def test_the_harness_is_loaded_only_when_it_is_used(tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.usefixtures("own_tasks")
+def test_a_tokenizer_can_be_given_as_an_object_and_as_a_folder(embedded, tmp_path):
+    with LpesLM(embedded, tokenizer=embedded.tokenizer) as model:
+        assert model.tokenizer.get_vocab() == embedded.tokenizer.get_vocab()
+    embedded.tokenizer.save_pretrained(tmp_path / "tokenizer")
+    with LpesLM("tiny", tokenizer=str(tmp_path / "tokenizer")) as model:
+        assert model.tokenizer.get_vocab() == embedded.tokenizer.get_vocab()
+
+
+def test_a_package_that_a_task_of_the_harness_needs_is_named(embedded, monkeypatch):
+    import lm_eval.tasks
+
+    class Manager:
+        task_index = ("needy",)
+
+        def __init__(self, **_options):
+            pass
+
+        def load(self, _names):
+            raise ImportError("Please install wonderwords")
+
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", Manager)
+    with pytest.raises(
+        TaskError, match="Expected the packages that task 'needy' .* one is missing: Please install"
+    ):
+        run_harness(embedded, None, ["lm:needy"])

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     unlabelled[2]["label"] = None
     write_task(folder, "unlabelled", unlabelled)
     # Positions that all but vanish leave the model without the order of the words.
-    scales = CurveSpace(6, 2).decode([((0.0, 1000.0), (5.0, 1000.0))])[0]
+    scales = CurveSpace(6, 2).draw([((0.0, 1000.0), (5.0, 1000.0))])[0]
     absurd = Scales("tiny", tuple(scales.tolist()), ((0.0, 1000.0), (5.0, 1000.0)), "recall", (0.0,))
     absurd.save(folder / "scales.json")
     return folder

@@ -1,7 +1,13 @@
 """Metrics score as the scorers that were released with the benchmarks do."""
 
+import re
+import string
+
 import numpy as np
 import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lpes_evo.errors import TaskError
 from lpes_evo.evals import metrics
@@ -17,10 +23,34 @@ from lpes_evo.evals import metrics
         ("anything", "The", 1),
         ("Paris\nLondon", "London", 0),
         ("  Paris ", "paris.", 1),
+        ("x\u0301", "a\u0301", 0),
+        ("cafe\u0301", "the\u0301", 0),
+        ("nothing of it", "an\u0300", 0),
+        ("a\u0301 b", "a\u0301", 1),
     ],
 )
 def test_subspan_match_has_the_golden_values_of_the_released_functions(output, answer, score):
     assert metrics.best_subspan_match(output, ["not this one", answer]) == score
+
+
+@given(
+    text=st.text(alphabet="aAntheTHE \u0301\u0300\u200d\u00b2\u0661\uff3f.-\u0130\u03a3\u4e2d_", max_size=12)
+)
+def test_words_for_subspan_match_are_those_of_the_released_normalisation(text):
+    lowered = "".join(letter for letter in text.lower() if letter not in set(string.punctuation))
+    released = " ".join(regex.sub(r"\b(a|an|the)\b", " ", lowered).split())
+
+    assert metrics.normalize_answer(text, marks_join_words=True) == released
+
+
+@given(
+    text=st.text(alphabet="aAntheTHE \u0301\u0300\u200d\u00b2\u0661\uff3f.-\u0130\u03a3\u4e2d_", max_size=12)
+)
+def test_words_for_f1_are_those_of_the_squad_normalisation(text):
+    lowered = "".join(letter for letter in text.lower() if letter not in set(string.punctuation))
+    released = " ".join(re.sub(r"\b(a|an|the)\b", " ", lowered).split())
+
+    assert metrics.normalize_answer(text) == released
 
 
 def test_a_value_is_found_on_any_line_and_in_any_case():

@@ -11,6 +11,7 @@ from lpes_evo.evals._plot import plot_task_positions
 from lpes_evo.evals._results import TaskResult, save_results
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
+from lpes_evo.plots import series_styles
 
 
 def scored(values):
@@ -139,7 +140,32 @@ def test_the_picture_has_a_line_for_each_arm(results):
     (axes,) = figure.axes
     lines = [container.lines[0] for container in axes.containers]
     assert [line.get_ydata().tolist() for line in lines] == [[0.0, 1.0], [1.0, pytest.approx(2 / 3)]]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
         "untouched model (all 0.500)",
         "LPES (all 0.833)",
     ]
+
+
+def test_the_legend_does_not_lie_over_the_data(results):
+    figure = plot_task_positions(results.tasks[0])
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+
+
+def test_many_arms_have_a_panel_a_colour_and_a_marker_of_their_own(results):
+    task = results.tasks[0]
+    names = ["untouched", "lpes", *(f"method {number}" for number in range(7))]
+    figure = plot_task_positions(task.model_copy(update={"arms": dict.fromkeys(names, task.arms["lpes"])}))
+    assert len(figure.axes) == len(names) - 1
+    drawn = [axes.containers[-1].lines[0] for axes in figure.axes]
+    assert len({line.get_marker() for line in drawn}) == len(drawn)
+    assert all(len(axes.containers) == 2 for axes in figure.axes)
+
+
+def test_up_to_eight_series_have_a_colour_and_sixteen_a_look_of_their_own():
+    names = ["untouched", "constant", "lpes", *map(str, range(10))]
+    looks = list(series_styles(names).values())
+    assert len(set(looks)) == len(names)
+    assert len({color for color, _ in looks[:9]}) == 9

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,7 +45,13 @@ def lpes_evo(*arguments, cwd, check=None, **options):
     return result
 
 
-def start(*arguments, cwd):
+def start(*arguments, cwd, ignored=None):
+    def dispose():
+        # A job in the background of a script is started deaf to SIGINT, and its children with it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if ignored is not None:
+            signal.signal(ignored, signal.SIG_IGN)
+
     return subprocess.Popen(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
@@ -51,8 +59,7 @@ def start(*arguments, cwd):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        # A job in the background of a script is started deaf to SIGINT, and its children with it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=dispose,
     )
 
 
@@ -156,16 +163,16 @@ def test_a_search_killed_at_any_moment_resumes_to_the_same_bytes_and_repeats_not
     assert records(folder, "report.jsonl") == records(run, "report.jsonl")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, number, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, number):
     run, _ = finished
     folder = run.parent / f"signal-{number}"
     process = start("search", *SMALL, "--output", folder, cwd=run.parent)
     wait_for_lines(folder / "journal.jsonl", 4, process)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert "--resume" in errors
+    assert process.returncode == 128 + number
+    assert f"--resume {folder}" in errors
     assert "Traceback" not in errors
     lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
     assert contents(folder) == contents(run)
@@ -186,6 +193,40 @@ def test_a_stop_while_the_model_is_loaded_leaves_a_folder_that_can_be_resumed(fi
     assert f"--resume {folder}" in errors
     lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=0)
     assert contents(folder) == contents(run)
+
+
+def test_a_search_that_was_started_deaf_to_a_hang_up_stays_so(finished):
+    run, _ = finished
+    folder = run.parent / "nohup"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent, ignored=signal.SIGHUP)
+    wait_for_lines(folder / "journal.jsonl", 4, process)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert contents(folder) == contents(run)
+
+
+def test_a_search_goes_on_when_the_reader_of_its_output_has_gone(finished):
+    run, _ = finished
+    folder = run.parent / "unread"
+    process = start("search", *SMALL, "--output", folder, cwd=run.parent)
+    process.stdout.readline()
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(120) == 0, errors
+    assert "Traceback" not in errors
+    assert "Broken" not in errors
+    assert contents(folder) == contents(run)
+
+
+def test_a_folder_whose_name_rich_and_the_shell_would_change_is_shown_as_it_is(finished):
+    run, _ = finished
+    folder = run.parent / "run:100:[b] 1"
+    shutil.copytree(run, folder)
+    shown = lpes_evo("show", folder, cwd=run.parent, check=0).stdout
+    assert f"Run folder: {folder}" in shown
+    again = lpes_evo("search", *SMALL, "--output", folder, cwd=run.parent, check=2).stderr
+    assert f"lpes-evo search --resume {shlex.quote(str(folder))}" in again
 
 
 def test_sigterm_ends_every_command_with_its_code(tmp_path):

@@ -116,7 +116,7 @@ def test_scales_are_checked_as_arrays():
 
 def test_a_curve_carried_to_another_depth_keeps_its_shape():
     points = ((0.0, 0.8), (3.0, 1.6), (9.0, 0.7), (23.0, 1.1))
-    found = Scales("small", tuple(CurveSpace(24, 4).decode([points])[0].tolist()), points, "kv", (0.5,))
+    found = Scales("small", tuple(CurveSpace(24, 4).draw([points])[0].tolist()), points, "kv", (0.5,))
     deeper = found.at_depth(47)
     assert deeper.n_layers == 47
     assert deeper.control_points == ((0.0, 0.8), (6.0, 1.6), (18.0, 0.7), (46.0, 1.1))

@@ -194,3 +194,12 @@ def test_a_changed_genome_of_ask_does_not_change_the_search():
         genome[0] = (0.0, 99.0)
     search.tell([Evaluation((float(index),), (0.0,), 0.0) for index in range(len(genomes))])
     assert search.best.key == keys[-1]
+
+
+@pytest.mark.parametrize("told", [0.5, None, "ok", {"values": (0.5,)}])
+def test_what_is_no_evaluation_is_refused_and_changes_nothing(told):
+    search = Search(CurveSpace(6), SearchSettings(generations=1), seed=0)
+    asked = search.ask()
+    with pytest.raises(SearchOrderError, match="Expected an Evaluation for each genome, but got"):
+        search.tell([told])
+    assert search.outstanding == len(asked)

@@ -18,7 +18,7 @@ from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales
 
 POINTS = ((0.0, 0.8), (1.0, 1.2), (1.0, 1.5), (2.0, 1.6))
-SCALES = Scales("other", tuple(CurveSpace(3, 4).decode([POINTS])[0].tolist()), POINTS, "needle", (0.0,))
+SCALES = Scales("other", tuple(CurveSpace(3, 4).draw([POINTS])[0].tolist()), POINTS, "needle", (0.0,))
 ONES = Scales("other", (1.0,) * 3, tuple((x, 1.0) for x, _ in POINTS), "needle", (0.0,))
 
 CHANGES: dict[str, dict[str, Any]] = {

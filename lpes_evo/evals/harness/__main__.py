@@ -1,5 +1,6 @@
 """The command line of lm-evaluation-harness, with the model type ``lpes`` registered."""
 
+import os
 import sys
 
 from lpes_evo.errors import ConfigError, LpesError
@@ -9,7 +10,8 @@ from lpes_evo.evals.harness._names import require_harness
 def main() -> None:
     """Run the harness's command line; its arguments and its output are those of ``lm_eval``.
 
-    An error of this package, and data that the harness cannot get, end the program with one line.
+    An error of this package, data that the harness cannot get, and whatever else the harness raises end the program
+    with one line.
     """
     try:
         require_harness()
@@ -27,6 +29,16 @@ def main() -> None:
         except FileNotFoundError as error:
             raise ConfigError(
                 f"Expected the files that the command and its task files name, but one is missing: {error}"
+            ) from error
+        except LpesError:
+            raise
+        except Exception as error:
+            # Options, task files and templates are the user's, and the harness raises whatever they lead to.
+            if os.environ.get("LPES_EVO_DEBUG"):
+                raise
+            raise ConfigError(
+                f"Expected lm-evaluation-harness to run, but it raised {type(error).__name__}: {error} Correct the "
+                "options or install what is missing; LPES_EVO_DEBUG=1 shows where."
             ) from error
     except LpesError as error:
         print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201

@@ -37,6 +37,11 @@ def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:
         raise
     except (OSError, DatasetsError) as error:
         raise no_data(error, name) from error
+    except ImportError as error:
+        raise TaskError(
+            f"Expected the packages that task {name!r} of the harness uses, but one is missing: {_one_line(error)} "
+            "Install it beside lm-eval."
+        ) from error
     except Exception as error:
         # Task files hold templates and code of their own, which can raise anything.
         raise TaskError(

@@ -51,8 +51,9 @@ class LpesLM(HFLM):  # type: ignore[misc]
         scales: A ``scales.json`` file, the folder of a finished run, or position divisors of shape ``(n_layers,)``;
             ``"none"`` or ``None`` leaves the model untouched.
         check_model: Whether scales from a file must have been found on a model of the same name.
-        **options: Of `load_model`: ``revision``, ``dtype``, ``device``, ``attention`` and ``trust_remote_code``; of
-            the harness's own model type: batch sizes, maximum length and the treatment of special tokens.
+        **options: ``tokenizer``, a name, a folder or an object, in the place of the model's own; of `load_model`:
+            ``revision``, ``dtype``, ``device``, ``attention`` and ``trust_remote_code``; of the harness's own model
+            type: batch sizes, maximum length and the treatment of special tokens.
 
     Attributes:
         scales: Position divisor of each layer, ``(n_layers,)``; ``None`` for an untouched model.
@@ -72,10 +73,11 @@ class LpesLM(HFLM):  # type: ignore[misc]
         check_model: bool = True,
         **options: Any,
     ) -> None:
-        unknown = sorted(set(options) - {*_LOADING, *_PASSED_ON})
+        unknown = sorted(set(options) - {"tokenizer", *_LOADING, *_PASSED_ON})
         if unknown:
-            known = ", ".join(("pretrained", "scales", "check_model", *_LOADING, *_PASSED_ON))
+            known = ", ".join(("pretrained", "scales", "check_model", "tokenizer", *_LOADING, *_PASSED_ON))
             raise ConfigError(f"Expected model arguments among {known}, but got {', '.join(unknown)}.")
+        tokenizer = options.pop("tokenizer", None)
         loading = {name: options.pop(name) for name in _LOADING if name in options}
         accelerator = _accelerator()
         if accelerator is not None:
@@ -89,7 +91,7 @@ class LpesLM(HFLM):  # type: ignore[misc]
                 pretrained=loaded.model,
                 backend="causal",
                 # The harness adds a padding token.
-                tokenizer=copy.deepcopy(loaded.tokenizer),
+                tokenizer=copy.deepcopy(_tokenizer(tokenizer, loaded)),
                 **{"max_length": loaded.max_length, **options},
             )
         if accelerator is not None:
@@ -237,6 +239,21 @@ def _loaded(pretrained: Any, loading: dict[str, Any]) -> LoadedModel:
     if pretrained is None:
         raise ModelError("Expected the model argument pretrained, but got none. Pass pretrained=MODEL.")
     return load_model(pretrained, **loading)
+
+
+def _tokenizer(given: Any, loaded: LoadedModel) -> Any:
+    """Return the tokenizer that was asked for, by its name or as an object, else that of the model."""
+    if given is None or not isinstance(given, (str, Path)):
+        return loaded.tokenizer if given is None else given
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(given))
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelError(
+            f"Expected tokenizer to name a tokenizer on the hub or in a folder, but {str(given)!r:.80} cannot be "
+            f"loaded: {' '.join(str(error).split())[:200]} Leave it out for the model's own."
+        ) from error
 
 
 def _read_scales(

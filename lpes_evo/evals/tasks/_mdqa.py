@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lpes_evo.errors import TaskError
@@ -19,6 +20,8 @@ _HEAD = (
 )
 _OFFICIAL = re.compile(r"nq-open-(\d+)_total_documents_gold_at_(\d+)\..*")
 _ORACLE = ("nq-open-oracle.jsonl.gz", "nq-open-oracle.jsonl", "nq-open-oracle.*jsonl*")
+# What the metric takes for the words of an answer.
+_normalize = partial(normalize_answer, marks_join_words=True)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class MdqaTask(EvalTask):
                 f"{answer!r} of {example.details['question']!r}"
                 for example in examples
                 for answer in example.answers
-                if not normalize_answer(answer)
+                if not _normalize(answer)
             }
         )
         if not empty:
@@ -135,10 +138,10 @@ class MdqaTask(EvalTask):
         return others
 
     def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[_Document]:
-        wanted = [answer for answer in map(normalize_answer, question.answers) if answer]
+        wanted = [answer for answer in map(_normalize, question.answers) if answer]
         taken: dict[str, _Document] = {question.gold.text: question.gold}
         for other in _shuffled(pool, Draws("mdqa distractors", seed, question.text)):
-            passage = normalize_answer(f"{other.gold.title} {other.gold.text}")
+            passage = _normalize(f"{other.gold.title} {other.gold.text}")
             if not any(answer in passage for answer in wanted):
                 taken.setdefault(other.gold.text, other.gold)
             if len(taken) == self._n_documents:

@@ -26,6 +26,7 @@ class PasskeyTask(EvalTask):
 
     metric = "accuracy"
     teacher_forcing = True
+    reads_data = False
 
     def __init__(self, n_filler: int = 80) -> None:
         self._n_filler = check_count("the number of fillers of passkey", n_filler, most=MAX_FILLER)

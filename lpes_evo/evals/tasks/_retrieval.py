@@ -110,6 +110,7 @@ class KeyValueEvalTask(_RetrievalTask):
             None if n_pairs is None else check_count("the number of pairs of kv", n_pairs, least=2)
         )
         self._drawn = drawn
+        self.reads_data = not drawn
         self.name = "kv" + ("" if n_pairs is None else f":{n_pairs}") + ("+drawn" if drawn else "")
 
     def _task(self, folder: Path | None) -> tuple[Task, int | None]:
@@ -143,6 +144,7 @@ class NeedleEvalTask(_RetrievalTask):
         TaskError: An option is not valid, see `NeedleTask`.
     """
 
+    reads_data = False
     _max_new_tokens = 32
 
     def __init__(self, n_keys: int = 8, n_filler: int = 1, n_digits: int = 4) -> None:
@@ -170,6 +172,7 @@ class RecallEvalTask(_RetrievalTask):
         TaskError: The option is not valid, see `RecallTask`.
     """
 
+    reads_data = False
     _max_new_tokens = 4
 
     def __init__(self, n_pairs: int = 48) -> None:
