@@ -33,7 +33,7 @@ def show_run(path: Path, console: Console) -> None:
     table = Table(title=title)
     table.add_column("position")
     for name in methods:
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     if shuffles:
         table.add_column("shuffles", justify="right")
     for index, row in enumerate(methods[LPES]["positions"]):
@@ -60,6 +60,7 @@ def show_run(path: Path, console: Console) -> None:
             f"lpes - {name}: {difference['difference']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}] "
             "(paired bootstrap, 95 %)",
             highlight=False,
+            markup=False,
         )
     for warning in warnings_of(summary):
         say(warning, console)
