@@ -23,7 +23,7 @@ class RunProvenance(Record):
         device: Kind of device, ``cpu`` or ``cuda``.
         revision: Revision of the model on the hub that was asked for.
         device_name: What the maker calls the device; the first runs did not say.
-        n_layers: Number of decoder layers; the first runs did not say.
+        n_layers: Number of decoder layers.
         command: The command that started the run.
         versions: Versions of Python and of packages, by name.
     """
@@ -39,10 +39,10 @@ class RunProvenance(Record):
     attention: str
     device: str
     revision: str | None
-    device_name: str | None = None
-    n_layers: int | None = None
+    n_layers: int
     command: str
     versions: dict[str, str]
+    device_name: str | None = None
 
 
 def package_versions() -> dict[str, str]:
