@@ -9,13 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, model_validator
 
 from lpes_evo._search_settings import SearchSettings
-from lpes_evo._settings import Settings
-from lpes_evo.errors import ConfigError
+from lpes_evo._settings import Settings, hash_values, settings_from, settings_hash
+from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.journal import read_header
 from lpes_evo.operators import CurveSpace
+from lpes_evo.storage import parse_yaml, read_text
 
 __all__ = [
     "NINE_POSITIONS",
@@ -202,6 +203,7 @@ def load_config(
 
     Raises:
         ConfigError: The preset or file is unknown or malformed, a key is unknown, or a value is not valid.
+        JournalError: The file is the ``config.yaml`` of a run and not what the run was started with.
     """
     values: dict[str, Any] = {}
     if preset is not None:
@@ -210,12 +212,9 @@ def load_config(
         text = (resources.files("lpes_evo") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
         _merge(values, _parse_yaml(text, f"preset {preset}"))
     if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise ConfigError(f"Expected a YAML file at {file}, but it cannot be read: {reason}.") from error
-        _merge(values, _parse_yaml(text, str(file)))
+        given = _parse_yaml(read_text(file, "a YAML file at", ConfigError, "Check the path."), str(file))
+        _check_unchanged(file, given)
+        _merge(values, given)
     for dotted, value in (overrides or {}).items():
         nested: Any = value
         for key in reversed(dotted.split(".")):
@@ -225,12 +224,7 @@ def load_config(
 
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        # Impossible dates and endless nesting end in errors that are not YAML's own.
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"Expected {source} to be YAML, but it is not: {reason}.") from error
+    values = parse_yaml(text, source, ConfigError, "Restore the file or mend the line.")
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -241,6 +235,27 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     # A run's own config.yaml also records where it ran, which shapes nothing.
     values.pop("provenance", None)
     return values
+
+
+def _check_unchanged(file: Path, values: dict[str, Any]) -> None:
+    """Refuse the configuration in a run folder where it is not the one that the journal of the run was begun with.
+
+    Raises:
+        JournalError: The file was edited or truncated, or the journal is damaged.
+        ConfigError: A value is not valid.
+    """
+    if file.name != "config.yaml":
+        return
+    recorded = read_header(file.with_name("journal.jsonl")).get("config")
+    # A version with other defaults still has the values as they were written.
+    if recorded is None:
+        return
+    if recorded in (settings_hash(settings_from(file, RunConfig, values)), hash_values(values)):
+        return
+    raise JournalError(
+        f"Expected {file} to belong to this run, but its config is not the one that journal.jsonl beside it was begun "
+        "with. The file was edited or truncated; restore it. For a run with other settings, change a copy elsewhere."
+    )
 
 
 def _check_keys(values: Any, source: str) -> None:

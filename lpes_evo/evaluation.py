@@ -1,14 +1,15 @@
-"""The outcome of one evaluation."""
+"""Evaluation: the outcome of one evaluation, and how it stands in a journal."""
 
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-import numpy as np
+from pydantic import NonNegativeInt, model_validator
 
-from lpes_evo.errors import JournalError
+from lpes_evo.storage import Record
 
+_ALWAYS = ("status", "values", "scores", "seconds")
 STEEPEST = 1e100
 """Derivatives are below this, so that their squares are finite."""
 
@@ -43,23 +44,9 @@ class Evaluation:
     gradient: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evaluation as values that `json` can write."""
-        record: dict[str, Any] = {
-            "status": self.status,
-            "values": list(self.values),
-            "scores": list(self.scores),
-            "seconds": self.seconds,
-        }
-        if self.error is not None:
-            record["error"] = self.error
-        if self.scored:
-            record["scored"] = list(self.scored)
-        if self.gradient:
-            record["gradient"] = list(self.gradient)
-        record |= {
-            name: count for name, count in (("tokens", self.tokens), ("halvings", self.halvings)) if count
-        }
-        return record
+        """Return the evaluation as values that `json` can write; what is not there is left out."""
+        given = {name: value for name, value in vars(self).items() if value or name in _ALWAYS}
+        return EvaluationRecord.of(given, "an evaluation").to_json()
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Evaluation":
@@ -72,45 +59,49 @@ class Evaluation:
             The evaluation.
 
         Raises:
-            JournalError: A field is missing, has the wrong type, a number is not finite, or the fields contradict each
-                other.
+            JournalError: A field is missing, unknown or of a wrong type, a number is not finite, or the fields
+                contradict each other.
         """
-        try:
-            evaluation = cls(
-                values=tuple(_real(value) for value in record["values"]),
-                scores=tuple(_real(score) for score in record["scores"]),
-                seconds=_real(record["seconds"]),
-                status=record["status"],
-                error=None if record.get("error") is None else _text(record["error"]),
-                scored=tuple(_count(index) for index in record.get("scored", ())),
-                tokens=_count(record.get("tokens", 0)),
-                halvings=_count(record.get("halvings", 0)),
-                gradient=tuple(_real(slope) for slope in record.get("gradient", ())),
+        return EvaluationRecord.of(record, "an evaluation").evaluation
+
+
+class EvaluationRecord(Record):
+    """An evaluation as it stands in a journal; the fields are those of `Evaluation`."""
+
+    WHAT: ClassVar[str] = "an evaluation"
+    REMEDY: ClassVar[str] = "The journal was edited; restore it or start a new run."
+
+    status: Literal["ok", "failed", "raced", "sampled"]
+    values: tuple[float, ...]
+    scores: tuple[float, ...]
+    seconds: float
+    error: str | None = None
+    scored: tuple[NonNegativeInt, ...] = ()
+    gradient: tuple[float, ...] = ()
+    tokens: NonNegativeInt = 0
+    halvings: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> "EvaluationRecord":
+        if (self.status == "ok") != bool(self.values) or (self.status == "sampled") != bool(self.gradient):
+            raise ValueError(
+                f"status {self.status!r} came with values {list(self.values)} and a gradient of {len(self.gradient)} "
+                "numbers, where values belong to 'ok' alone and a gradient to 'sampled' alone"
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise JournalError(
-                f"Expected an evaluation with values, scores, seconds and status, but got {error!r}."
-            ) from error
-        numbers = [*evaluation.values, *evaluation.scores, evaluation.seconds, *evaluation.gradient]
-        if (
-            evaluation.status not in ("ok", "failed", "raced", "sampled")
-            or not np.isfinite(numbers).all()
-            or (evaluation.status == "ok") != bool(evaluation.values)
-            or (evaluation.status == "sampled") != bool(evaluation.gradient)
-        ):
-            raise JournalError(
-                "Expected finite values with the status 'ok', or none with 'failed', 'raced' or 'sampled', and a "
-                f"finite gradient with 'sampled' alone, but got status {evaluation.status!r} and values "
-                f"{list(evaluation.values)} with a gradient of {len(evaluation.gradient)} numbers."
+        n_expected = len(self.scores) if self.status in ("raced", "sampled") else 0
+        if len(self.scored) != n_expected or len(set(self.scored)) != n_expected:
+            raise ValueError(
+                f"a distinct example number belongs to each of {n_expected} scores of status 'raced' or 'sampled', and "
+                f"{list(self.scored)!r:.80} came"
             )
-        n_expected = len(evaluation.scores) if evaluation.status in ("raced", "sampled") else 0
-        n_scored = len(evaluation.scored)
-        if n_scored != n_expected or len(set(evaluation.scored)) != n_scored:
-            raise JournalError(
-                f"Expected a distinct example number for each of {n_expected} scores of status 'raced' or 'sampled', "
-                f"but got {list(evaluation.scored)!r:.80}."
-            )
-        return evaluation
+        return self
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation."""
+        return Evaluation(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(Evaluation)}
+        )
 
 
 def checked_evaluation(evaluation: Evaluation) -> Evaluation:
@@ -145,23 +136,3 @@ def _below(most: float, numbers: Any) -> tuple[float, ...] | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return floats if floats and all(abs(number) < most for number in floats) else None
-
-
-def _real(value: Any) -> float:
-    """Return a number of a JSON file as float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r:.40} is not a number")
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    """Return a number of a JSON file that counts something."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError(f"{value!r:.40} is not a whole number from 0")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not text")
-    return value

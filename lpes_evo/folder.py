@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from filelock import FileLock, Timeout
 
 from lpes_evo._files import make_folder, write_atomic
 from lpes_evo.config import RunConfig, load_config
-from lpes_evo.errors import JournalError, StorageError
+from lpes_evo.errors import ConfigError, JournalError, StorageError
+from lpes_evo.journal import read_header
+from lpes_evo.provenance import RunProvenance
+from lpes_evo.storage import FileLock, parse_yaml, read_text, remove_leftovers
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,16 @@ class WorkFolder:
     def locked(self) -> Iterator[None]:
         """Keep every other process out of the folder for the length of a block.
 
+        What a killed process left of files that it was writing is removed first.
+
         Raises:
-            JournalError: Another process works in the folder.
-            StorageError: The folder cannot be written.
+            JournalError: Another process works in the folder; the message says which, and on which host.
+            StorageError: The folder cannot be written, or its file system gives no locks.
         """
         lock = FileLock(self.path / self.LOCK)
+        lock.acquire(str(self.path))
         try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise JournalError(
-                f"Expected to have {self.path} alone, but another process works in it. Wait for it or stop it."
-            ) from error
-        except OSError as error:
-            raise StorageError(
-                f"Expected to write in {self.path}, but the system said: {error.strerror}. "
-                "Choose a folder you may write to."
-            ) from error
-        try:
+            remove_leftovers(self.path)
             yield
         finally:
             lock.release()
@@ -148,8 +143,8 @@ class RunFolder(WorkFolder):
         """Return the configuration of the run in this folder.
 
         Raises:
-            JournalError: The folder holds no run.
-            ConfigError: Its configuration is not valid.
+            JournalError: The folder holds no run, or the configuration is not what the run was started with.
+            ConfigError: The configuration is not valid.
         """
         if not self.config.is_file():
             raise JournalError(
@@ -164,18 +159,17 @@ class RunFolder(WorkFolder):
             The values of `lpes_evo.provenance.describe`.
 
         Raises:
-            JournalError: The folder holds no run, or the record was edited.
+            JournalError: The folder holds no run, or the record was edited or is missing although the search has begun.
             ConfigError: The configuration is not valid.
         """
         self.load_config()
-        record = yaml.safe_load(self.config.read_text(encoding="utf-8")).get("provenance") or {}
-        versions = record.get("versions", {}) if isinstance(record, dict) else None
-        plain = [*record.values(), *versions.values()] if isinstance(versions, dict) else [None, []]
-        if not all(
-            value is versions or value is None or isinstance(value, (str, int, float)) for value in plain
-        ):
-            raise JournalError(
-                f"Expected 'provenance' in {self.config} to hold one value for each name, but it does not. "
-                "The file was edited; restore it."
-            )
-        return record
+        text = read_text(self.config, "a run folder with", JournalError, "Check the path.")
+        record = parse_yaml(text, str(self.config), ConfigError, "Restore the file.").get("provenance")
+        if record is None:
+            if "config" in read_header(self.journal):
+                raise JournalError(
+                    f"Expected {self.config} to say under 'provenance' where the run was made, but it does not. "
+                    "The file was truncated or edited; restore it."
+                )
+            return {}
+        return RunProvenance.of(record, f"'provenance' in {self.config}").to_json()

@@ -1,13 +1,12 @@
 """From a configuration to what a worker of a run holds, and to what the process that drives the run knows of it."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._files import to_json
+from lpes_evo._settings import settings_hash
 from lpes_evo.config import RunConfig
 from lpes_evo.facts import ProblemFacts
 from lpes_evo.models import LoadedModel, device_name, load_model, weights_hash
@@ -94,7 +93,7 @@ class JobFacts:
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be one: configuration, data, weights, and how the model computes."""
         return {
-            "config": config_hash(self.config),
+            "config": settings_hash(self.config),
             "search_data": self.search.data_hash,
             "report_data": self.report.data_hash,
             "weights": self.weights,
@@ -135,11 +134,6 @@ def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> tuple[AnswerSco
         The scores, and how often the batch was halved for want of memory.
     """
     return with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
-
-
-def config_hash(config: RunConfig) -> str:
-    """Return the SHA-256 of a configuration."""
-    return hashlib.sha256(to_json(config.model_dump(mode="json")).encode()).hexdigest()
 
 
 def prepare(config: RunConfig, device: str = "auto") -> Job:

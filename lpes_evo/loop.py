@@ -5,12 +5,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 import numpy as np
+from pydantic import Field
 
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
-from lpes_evo.evaluation import Evaluation
+from lpes_evo.evaluation import Evaluation, EvaluationRecord
 from lpes_evo.evaluator import Evaluator
 from lpes_evo.journal import Journal
 from lpes_evo.operators import BezierGenome
@@ -20,6 +21,37 @@ from lpes_evo.search import Search
 
 JOURNAL_FORMAT = "lpes-evo/journal"
 """What the header of the journal of a search has under ``format``."""
+
+
+Coordinate = Annotated[float, Field(ge=-1e6, le=1e6)]
+"""A layer or a scale; larger numbers draw no curve."""
+
+
+class SearchLine(EvaluationRecord):
+    """A line of the journal of a search.
+
+    Attributes:
+        key: The key of the genome, or another one for a failure that answers nothing.
+        control_points: Its control points as (layer, scale).
+    """
+
+    WHAT: ClassVar[str] = "a line of the journal of a search"
+
+    key: str
+    control_points: Annotated[tuple[tuple[Coordinate, Coordinate], ...], Field(min_length=1)]
+
+    @classmethod
+    def read(cls, record: dict[str, Any], path: Path) -> "SearchLine":
+        """Check a record of a journal.
+
+        Args:
+            record: The record.
+            path: The journal it stands in, for messages.
+
+        Raises:
+            JournalError: It is no valid evaluation of a curve; the message names file and key.
+        """
+        return cls.of(record, f"the line of key {str(record.get('key'))[:80]!r} in {path}")
 
 
 def drive(
@@ -231,11 +263,12 @@ class _Drive:
         record = self._journal.get(genome.key) if self._journal is not None else None
         if self._journal is None or record is None:
             return None
-        evaluation = read_evaluation(record, self._journal.path)
-        if record.get("control_points") != _points(genome):
+        line = SearchLine.read(record, self._journal.path)
+        evaluation = line.evaluation
+        if line.control_points != tuple(genome):
             raise JournalError(
                 f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
-                f"{record.get('control_points')!r:.80}. The journal was edited; restore it or start a new run."
+                f"{list(line.control_points)!r:.80}. The journal was edited; restore it or start a new run."
             )
         n_examples, n_layers = len(self._evaluator.facts.example_ids), self._search.space.n_layers
         if evaluation.status == "ok":
@@ -254,27 +287,6 @@ class _Drive:
                 f"got {len(evaluation.gradient)}. The journal was edited; restore it or start a new run."
             )
         return evaluation
-
-
-def read_evaluation(record: dict[str, Any], path: Path) -> Evaluation:
-    """Read the evaluation of a journal line.
-
-    Args:
-        record: The line.
-        path: The journal it stands in.
-
-    Returns:
-        The evaluation.
-
-    Raises:
-        JournalError: The line is not a valid evaluation; the message names file and key.
-    """
-    try:
-        return Evaluation.from_json(record)
-    except JournalError as error:
-        raise JournalError(
-            f"In {path}, key {record['key']}: {error} Restore the journal or start a new run."
-        ) from error
 
 
 def _reason(traceback: str) -> str:

@@ -1,15 +1,14 @@
 """What found scales are worth on held-out examples, by gold position, beside what they must be compared with."""
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from lpes_evo._files import to_json, write_atomic
 from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import JournalError
 from lpes_evo.evaluation import Evaluation
@@ -17,11 +16,143 @@ from lpes_evo.facts import ProblemFacts
 from lpes_evo.job import measure_vector
 from lpes_evo.journal import Journal
 from lpes_evo.problems import AnswerScores, mean_interval, paired_difference, wilson_interval
+from lpes_evo.storage import Record
 from lpes_evo.workers import Pool
+
+REPORT_JOURNAL_FORMAT = "lpes-evo/report-journal"
+"""What the header of the journal of the measurement has under ``format``."""
 
 UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
 _SHUFFLE = "shuffle-"
-_FORMAT = "lpes-evo/report"
+
+
+class _PositionRow(Record):
+    """Scores of one method at one gold position."""
+
+    position: float
+    n: PositiveInt
+    accuracy: float
+    low: float
+    high: float
+    log_probability: float
+
+
+class _MethodRow(Record):
+    """Scores of one method over all positions."""
+
+    scales: Annotated[tuple[float, ...], Field(min_length=1)]
+    n: PositiveInt
+    accuracy: float
+    low: float
+    high: float
+    log_probability: float
+    positions: Annotated[tuple[_PositionRow, ...], Field(min_length=1)]
+
+
+class _DifferenceRow(Record):
+    """LPES against another method on the same examples."""
+
+    difference: float
+    low: float
+    high: float
+
+
+class _ShufflePosition(Record):
+    """Mean accuracy of the shuffles at one gold position."""
+
+    position: float
+    accuracy: float
+
+
+class _Shuffles(Record):
+    """Random orders of the found scales."""
+
+    n_shuffles: PositiveInt
+    median_accuracy: float
+    least_accuracy: float
+    largest_accuracy: float
+    accuracies: tuple[float, ...]
+    positions: tuple[_ShufflePosition, ...]
+
+
+class _SmallerBatches(Record):
+    """What was scored in smaller batches than the rest, see `smaller_batches`."""
+
+    n_candidates: NonNegativeInt
+    best: bool
+    methods: tuple[str, ...]
+
+
+class Report(Record):
+    """The measurement of a run on held-out examples: the file ``report.json``.
+
+    Attributes:
+        format: What the file is.
+        version: Version of the format.
+        methods: Scores by name of the method.
+        differences: LPES against every other method.
+        shuffles: Random orders of the found scales, where they were measured.
+        model: Name of the model.
+        task: Name of the task.
+        data: SHA-256 of the held-out examples.
+        skipped: Examples that are longer than the window.
+        smaller_batches: What was scored in smaller batches than the rest.
+        command: The command that made the report.
+    """
+
+    WHAT: ClassVar[str] = "a whole report"
+    SOUGHT: ClassVar[str] = "a finished run with"
+    MISSING: ClassVar[str] = "Finish the run with 'lpes-evo search --resume'."
+    REMEDY: ClassVar[str] = "Write it again with 'lpes-evo search --resume'."
+
+    format: Literal["lpes-evo/report"] = "lpes-evo/report"
+    version: Literal[1] = 1
+    methods: dict[str, _MethodRow]
+    differences: dict[str, _DifferenceRow]
+    shuffles: _Shuffles | None = None
+    model: str | None = None
+    task: str | None = None
+    data: str | None = None
+    skipped: NonNegativeInt | None = None
+    smaller_batches: _SmallerBatches | None = None
+    command: str | None = None
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "Report":
+        missing = {UNTOUCHED, LPES} - self.methods.keys()
+        if missing:
+            raise ValueError(f"the method {min(missing)!r} is missing")
+        lists = {name: [row.position for row in method.positions] for name, method in self.methods.items()}
+        if self.shuffles is not None:
+            lists["shuffles"] = [row.position for row in self.shuffles.positions]
+        for name, positions in lists.items():
+            if positions != lists[LPES]:
+                raise ValueError(f"{name!r} has the positions {positions} and {LPES!r} has {lists[LPES]}")
+        unknown = self.differences.keys() - self.methods.keys()
+        if unknown:
+            raise ValueError(f"a difference names the method {min(unknown)!r}, which was not measured")
+        return self
+
+
+class MeasuredLine(Record):
+    """A line of ``report.jsonl``: the scores of one vector of scales on the held-out examples.
+
+    Attributes:
+        key: Name of the vector.
+        scales: The vector, ``(n_layers,)``.
+        log_probability: Log-probability of each answer in nats per token, ``(n_examples,)``.
+        correct: 1 for each right answer, else 0, ``(n_examples,)``.
+        halvings: How often the batch was halved for want of memory.
+    """
+
+    WHAT: ClassVar[str] = "the scores of a vector of scales"
+    REMEDY: ClassVar[str] = "The file was edited; move it away and run again with --resume."
+
+    key: str
+    scales: tuple[float, ...]
+    log_probability: tuple[float, ...]
+    correct: tuple[Annotated[int, Field(ge=0, le=1)], ...]
+    halvings: NonNegativeInt = 0
 
 
 def candidates(
@@ -129,24 +260,18 @@ def _from_record(
     record: dict[str, Any], scales: npt.NDArray[np.float64], n_examples: int, path: Path
 ) -> AnswerScores:
     """Read the scores of a journal line."""
-    if record.get("scales") != scales.tolist():
+    line = MeasuredLine.of(record, f"the line of key {record['key']!r:.80} in {path}")
+    if line.scales != tuple(scales.tolist()):
         raise JournalError(
-            f"Expected the scores of {record['key']!r} in {path} to belong to the scales of this run, but they "
+            f"Expected the scores of {line.key!r} in {path} to belong to the scales of this run, but they "
             "belong to others. Move the file away and run again with --resume."
         )
-    log_probability, correct = (record.get(name) for name in ("log_probability", "correct"))
-    if not (
-        isinstance(log_probability, list)
-        and isinstance(correct, list)
-        and len(log_probability) == len(correct) == n_examples
-        and all(isinstance(value, float) and np.isfinite(value) for value in log_probability)
-        and all(type(value) is int and value in (0, 1) for value in correct)
-    ):
+    if not len(line.log_probability) == len(line.correct) == n_examples:
         raise JournalError(
-            f"Expected {n_examples} log-probabilities and as many 0 or 1 under {record['key']!r} in {path}, but got "
-            "others. The file was edited; move it away and run again with --resume."
+            f"Expected {n_examples} log-probabilities and as many 0 or 1 under {line.key!r} in {path}, but got "
+            f"{len(line.log_probability)} and {len(line.correct)}. {MeasuredLine.REMEDY}"
         )
-    return AnswerScores(np.array(log_probability, dtype=np.float64), np.array(correct, dtype=bool))
+    return AnswerScores(np.array(line.log_probability, dtype=np.float64), np.array(line.correct, dtype=bool))
 
 
 def summarise(
@@ -168,7 +293,7 @@ def summarise(
     """
     methods = {name: _method(problem, scores[name], vectors[name]) for name in scores}
     shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
-    summary: dict[str, Any] = {"format": _FORMAT, "version": 1, "methods": methods}
+    summary: dict[str, Any] = {"format": "lpes-evo/report", "version": 1, "methods": methods}
     summary["differences"] = {
         name: _interval(
             *paired_difference(scores[LPES].correct, scores[name].correct, problem.sources), "difference"
@@ -229,10 +354,15 @@ def _interval(value: float, low: float, high: float, name: str) -> dict[str, flo
 def save_report(path: Path, summary: dict[str, Any]) -> None:
     """Write ``report.json``.
 
+    Args:
+        path: The file.
+        summary: What `summarise` gave, with what a run adds to it.
+
     Raises:
         StorageError: The file cannot be written.
+        JournalError: The summary is not whole.
     """
-    write_atomic(path, to_json(summary, indent=1) + "\n")
+    Report.of(summary, str(path)).save(path)
 
 
 def load_report(path: Path) -> dict[str, Any]:
@@ -242,53 +372,9 @@ def load_report(path: Path) -> dict[str, Any]:
         path: The file.
 
     Returns:
-        What `summarise` gave.
+        What `summarise` gave, with what a run adds to it.
 
     Raises:
         JournalError: The file is missing or malformed.
     """
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JournalError(
-            f"Expected a finished run with {path}, but it cannot be read: {error.strerror}. "
-            "Finish the run with 'lpes-evo search --resume'."
-        ) from error
-    except ValueError as error:
-        raise JournalError(
-            f"Expected {path} to be JSON, but it is not: {error}. Write it again with --resume."
-        ) from error
-    if not _is_summary(summary):
-        raise JournalError(
-            f"Expected {path} to be a whole report of format {_FORMAT!r}. Write it again with --resume."
-        )
-    return summary  # type: ignore[no-any-return]
-
-
-def _is_summary(summary: Any) -> bool:
-    """Return whether a parsed file has every field that `summarise` writes, with numbers where numbers belong."""
-    try:
-        rows = list(summary["methods"].values())
-        rows += [row for method in summary["methods"].values() for row in method["positions"]]
-        numbers = [row[name] for row in rows for name in ("n", "accuracy", "low", "high", "log_probability")]
-        numbers += [row["position"] for method in summary["methods"].values() for row in method["positions"]]
-        numbers += [
-            entry[name] for entry in summary["differences"].values() for name in ("difference", "low", "high")
-        ]
-        if "shuffles" in summary:
-            shuffles = summary["shuffles"]
-            numbers += [shuffles[f"{name}_accuracy"] for name in ("median", "least", "largest")]
-            numbers += [shuffles["n_shuffles"], *(row["accuracy"] for row in shuffles["positions"])]
-        known = (summary["format"], summary["version"]) == (_FORMAT, 1) and {UNTOUCHED, LPES} <= set(
-            summary["methods"]
-        )
-        smaller = summary.get("smaller_batches")
-        if smaller is not None:
-            numbers.append(smaller["n_candidates"])
-            known &= isinstance(smaller["best"], bool) and all(
-                isinstance(name, str) for name in smaller["methods"]
-            )
-        lengths = {len(method["positions"]) for method in summary["methods"].values()}
-        return known and len(lengths) == 1 and all(type(value) in (int, float) for value in numbers)
-    except (AttributeError, KeyError, TypeError):
-        return False
+    return Report.load(path).to_json()

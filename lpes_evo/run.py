@@ -13,11 +13,18 @@ from lpes_evo.evaluator import Evaluator
 from lpes_evo.folder import RunFolder
 from lpes_evo.job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.journal import Journal
-from lpes_evo.loop import JOURNAL_FORMAT, drive, read_evaluation
+from lpes_evo.loop import JOURNAL_FORMAT, SearchLine, drive
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
-from lpes_evo.report import candidates, measure, save_report, smaller_batches, summarise
+from lpes_evo.report import (
+    REPORT_JOURNAL_FORMAT,
+    candidates,
+    measure,
+    save_report,
+    smaller_batches,
+    summarise,
+)
 from lpes_evo.scales import Scales
 from lpes_evo.search import Search
 from lpes_evo.workers import Pool, make_pool
@@ -89,14 +96,18 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
     _say_what_is_searched(job, pool.n_workers, reporter)
     _record_provenance(job, folder)
     try:
-        with Journal(folder.journal, {"format": JOURNAL_FORMAT, "version": 1, **job.identity}) as journal:
+        with Journal(
+            folder.journal, {"format": JOURNAL_FORMAT, **job.identity}, on_event=reporter.stage
+        ) as journal:
             search = _search(job, pool, journal, reporter)
         scales = _scales(job, search)
         scales.save(folder.scales)
         write_atomic(folder.history, history_table(search))
         _draw_search(search, folder, _UNITS[job.config.task.metric])
         with Journal(
-            folder.report_journal, {"format": "lpes-evo/report-journal", "version": 1, **job.identity}
+            folder.report_journal,
+            {"format": REPORT_JOURNAL_FORMAT, **job.identity},
+            on_event=reporter.stage,
         ) as journal:
             summary = _report(job, search, pool, journal, reporter)
     finally:
@@ -184,7 +195,7 @@ def _check_journal(job: JobFacts, journal: Journal) -> None:
     """
     groups = job.search.groups
     for record in journal:
-        evaluation = read_evaluation(record, journal.path)
+        evaluation = SearchLine.read(record, journal.path).evaluation
         if evaluation.status != "ok":
             continue
         matches = len(evaluation.scores) == len(groups)

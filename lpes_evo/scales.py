@@ -1,20 +1,18 @@
 """Per-layer scales: how a vector is checked, and the ``scales.json`` file."""
 
 import dataclasses
-import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import model_validator
 
-from lpes_evo._files import to_json, write_atomic
-from lpes_evo.errors import CurveError, ScalesError
+from lpes_evo.errors import LpesError, ScalesError
 from lpes_evo.operators import CurveKind, CurveSpace
-
-_FORMAT = "lpes-evo/scales"
-_VERSION = 1
+from lpes_evo.storage import Record
 
 
 def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
@@ -112,18 +110,58 @@ class Scales:
 
         Raises:
             StorageError: The file cannot be written.
+            ScalesError: The scales do not lie on the curve of the control points, or a value is of a wrong type.
         """
-        values = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "model": self.model,
-            "n_layers": self.n_layers,
-            "scales": list(self.scales),
-            "control_points": [list(point) for point in self.control_points],
-            "task": self.task,
-            "fitness": list(self.fitness),
-        } | ({} if self.curve == "bezier" else {"curve": self.curve})
-        write_atomic(path, to_json(values, indent=1) + "\n")
+        values = {"format": "lpes-evo/scales", "version": 1, "n_layers": self.n_layers, **vars(self)}
+        if self.curve == "bezier":
+            del values["curve"]
+        ScalesFile.of(values, str(path)).save(path)
+
+
+class ScalesFile(Record):
+    """The file ``scales.json``: the fields of `Scales`, and the number of layers.
+
+    Attributes:
+        format: What the file is.
+        version: Version of the format.
+        model: Name of the model the scales were found on.
+        n_layers: Number of its layers.
+        scales: Position divisor of each layer.
+        control_points: The curve as (layer, scale).
+        task: Name of the task.
+        fitness: Fitness values on the search data.
+        curve: What the control points draw.
+    """
+
+    WHAT: ClassVar[str] = "a scales file"
+    SOUGHT: ClassVar[str] = "a scales file at"
+    ERROR: ClassVar[type[LpesError]] = ScalesError
+    MISSING: ClassVar[str] = "Name a scales.json or the folder of a finished run."
+    REMEDY: ClassVar[str] = "Write it again with 'lpes-evo search --resume'."
+
+    format: Literal["lpes-evo/scales"] = "lpes-evo/scales"
+    version: Literal[1] = 1
+    model: str
+    n_layers: int
+    scales: tuple[float, ...]
+    control_points: tuple[tuple[float, float], ...]
+    task: str
+    fitness: tuple[float, ...]
+    curve: CurveKind = "bezier"
+
+    @model_validator(mode="after")
+    def _scales_are_those_of_the_curve(self) -> "ScalesFile":
+        check_scales(self.scales, self.n_layers)
+        space = CurveSpace(self.n_layers, len(self.control_points), curve=self.curve)
+        curve = space.draw([self.control_points])[0]
+        wrong = np.flatnonzero(np.abs(curve - self.scales) > 1e-6)
+        if wrong.size:
+            layer = int(wrong[0])
+            raise ValueError(
+                f"its scales do not lie on the curve of its control points: layer {layer} has {self.scales[layer]} "
+                f"instead of {curve[layer]:.6f}; scales of your own go to patch_rope as a list"
+            )
+        return self
 
 
 def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | None = None) -> Scales:
@@ -141,20 +179,11 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
         ScalesError: The file is missing, truncated or edited, or belongs to another model.
     """
     file = Path(path)
-    try:
+    # Names that are too long cannot be looked at, and reading the file says so.
+    with suppress(OSError):
         file = file / "scales.json" if file.is_dir() else file
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScalesError(
-            f"Expected a scales file at {file}, but it cannot be read: {error.strerror}. "
-            "Name a scales.json or the folder of a finished run."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ScalesError(
-            f"Expected {file} to be JSON, but it is not: {error}. The file is truncated or edited; "
-            "write it again with 'lpes-evo search --resume'."
-        ) from error
-    scales = _parse(values, file)
+    found = ScalesFile.load(file)
+    scales = Scales(**{field.name: getattr(found, field.name) for field in dataclasses.fields(Scales)})
     if n_layers is not None and scales.n_layers != n_layers:
         raise ScalesError(
             f"Expected scales for a model of n_layers = {n_layers}, but {file} has {scales.n_layers} "
@@ -166,74 +195,3 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
             "Search scales for this model, or leave out the model name to use them all the same."
         )
     return scales
-
-
-def _parse(values: Any, file: Path) -> Scales:
-    """Check every field of a parsed ``scales.json``."""
-    if (
-        not isinstance(values, dict)
-        or values.get("format") != _FORMAT
-        or values.get("version") is not _VERSION
-    ):
-        found = (
-            (values.get("format"), values.get("version"))
-            if isinstance(values, dict)
-            else type(values).__name__
-        )
-        raise ScalesError(f"Expected {file} to have format {_FORMAT!r}, version {_VERSION}, but got {found}.")
-    try:
-        scales = Scales(
-            model=values["model"],
-            scales=tuple(_numbers(values["scales"])),
-            control_points=tuple((x, y) for x, y in map(_numbers, values["control_points"])),
-            task=values["task"],
-            fitness=tuple(_numbers(values["fitness"])),
-            curve=values.get("curve", "bezier"),
-        )
-        if type(values["n_layers"]) is not int:
-            raise ScalesError(
-                f"Expected n_layers to be {scales.n_layers}, the number of its scales, but got "
-                f"{values['n_layers']!r:.40}. The file was edited; write it again with 'lpes-evo search --resume'."
-            )
-        check_scales(scales.scales, values["n_layers"])
-    except ScalesError as error:
-        raise ScalesError(f"{file}: {error}") from error
-    except KeyError as error:
-        raise ScalesError(f"Expected {file} to have the field {error}, but it is missing.") from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ScalesError(
-            f"Expected the fields of {file} to be numbers and names, but got: {error}."
-        ) from error
-    if not isinstance(scales.model, str) or not isinstance(scales.task, str):
-        raise ScalesError(
-            f"Expected model and task of {file} to be names, but got {scales.model!r}, {scales.task!r}."
-        )
-    if not np.isfinite(
-        [*scales.fitness, *(value for point in scales.control_points for value in point)]
-    ).all():
-        raise ScalesError(f"Expected finite control points and fitness in {file}, but one is not.")
-    try:
-        space = CurveSpace(scales.n_layers, len(scales.control_points), curve=scales.curve)
-        curve = space.draw([scales.control_points])[0]
-    except CurveError as error:
-        raise ScalesError(
-            f"Expected the control points of {file} to draw a curve over its layers: {error}"
-        ) from error
-    wrong = np.flatnonzero(np.abs(curve - scales.scales) > 1e-6)
-    if wrong.size:
-        raise ScalesError(
-            f"Expected the scales of {file} to lie on the curve of its control points, but layer {wrong[0]} has "
-            f"{scales.scales[wrong[0]]} instead of {curve[wrong[0]]:.6f}. The file was edited; write it again with "
-            "'lpes-evo search --resume', or pass scales of your own to patch_rope as a list."
-        )
-    return scales
-
-
-def _numbers(values: Any) -> list[float]:
-    """Return the numbers of a JSON array as floats."""
-    if not isinstance(values, list):
-        raise TypeError(f"{values!r:.40} is not an array")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"{value!r:.40} is not a number")
-    return [float(value) for value in values]

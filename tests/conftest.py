@@ -1,12 +1,15 @@
 """Tiny models and tokenizers that several tests share."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from lpes_evo.journal import Journal, read_journal
 from lpes_evo.models import LoadedModel, smollm2_file
 
 torch.set_num_threads(1)
@@ -25,6 +28,30 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<assistant>\n{% endif %}"
 )
+
+
+def rewrite_journal(
+    path: Path,
+    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None] = lambda records: None,
+    **header: Any,
+) -> None:
+    """Write a journal anew with other records or entries of the header, and with checksums that fit them."""
+    found = read_journal(path)
+    records = list(found.records.values())
+    records = change(records) or records
+    path.unlink()
+    with Journal(path, found.header | header) as journal:
+        for record in records:
+            journal.append(record.pop("key"), record)
+
+
+def without_checksums(path: Path) -> None:
+    """Make a journal one of version 1, in which an edit is found by what it says alone."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.pop("check", None)
+    lines[0]["version"] = 1
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def build_tokenizer(chat_template: str | None = None) -> Any:

@@ -110,7 +110,7 @@ def inputs_of_text(
             f"{n_inputs} of {length}."
         )
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise TaskError(f"Expected a text file at {file}, but it cannot be read: {reason}.") from error

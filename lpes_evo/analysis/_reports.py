@@ -16,6 +16,7 @@ from lpes_evo.analysis._arms import drift_arms
 from lpes_evo.analysis._attention_mass import PARTS, measure_attention
 from lpes_evo.analysis._attention_summary import summarise_attention
 from lpes_evo.analysis._decay import decay_curve, layer_frequencies
+from lpes_evo.analysis._drift_record import DriftReport
 from lpes_evo.analysis._drift_summary import summarise_drift
 from lpes_evo.analysis._hidden_states import MEASURES, Drift, measure_drift
 from lpes_evo.analysis._pictures import (
@@ -79,7 +80,7 @@ def report_drift(
         **provenance.describe(**subject.facts(), curves=subject.config.curve.model_dump(mode="json")),
         **summarise_drift(drift, arms, *_scores(subject, vectors)),
     }
-    write_atomic(folder / "drift.json", to_json(summary, indent=1) + "\n")
+    DriftReport.of(summary, str(folder / "drift.json")).save(folder / "drift.json")
     write_atomic(folder / "drift.csv", _drift_table(drift, summary))
     save_pictures(plot_drift_by_layer(summary), folder / "drift_by_layer")
     save_pictures(plot_drift_of_arms(summary), folder / "drift_of_arms")

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._settings import settings_hash
 from lpes_evo.config import SearchSettings
 from lpes_evo.evaluator import Evaluator
-from lpes_evo.job import JobFacts, config_hash, describe, search_problem
+from lpes_evo.job import JobFacts, describe, search_problem
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import BrachistochroneProblem, Problem, TargetCurveProblem
 from lpes_evo.workers import Pool
@@ -135,7 +136,7 @@ class ModelArena(Arena):
 
     def identity(self) -> dict[str, Any]:
         """Return the identity of a run."""
-        return {"arena": self.name, **self.job.identity, "config": config_hash(self.job.config)}
+        return {"arena": self.name, **self.job.identity, "config": settings_hash(self.job.config)}
 
 
 def arena_names() -> Sequence[str]:

@@ -9,12 +9,13 @@ import yaml
 from pydantic import Field, model_validator
 
 from lpes_evo._files import write_atomic
-from lpes_evo._settings import Settings
+from lpes_evo._settings import Settings, settings_from
 from lpes_evo.comparison._arenas import arena_names
 from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE
 from lpes_evo.config import RunConfig, SearchSettings
 from lpes_evo.errors import JournalError
 from lpes_evo.folder import RunFolder, WorkFolder
+from lpes_evo.storage import parse_yaml, read_text
 
 
 class ComparisonConfig(Settings):
@@ -124,16 +125,12 @@ class ComparisonFolder(WorkFolder):
             JournalError: The folder holds no comparison, or its configuration is no YAML.
             ConfigError: The configuration is not valid.
         """
-        try:
-            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-            reason = " ".join(str(getattr(error, "strerror", None) or error).split())
-            raise JournalError(
-                f"Expected a comparison with {self.config.name}, but {self.path} has none that can be read: {reason}. "
-                "Check the path."
-            ) from error
+        what = f"a comparison with {self.config.name} at"
+        text = read_text(self.config, what, JournalError, "Check the path.")
+        values = parse_yaml(text, str(self.config), JournalError, "Restore it.")
         if not isinstance(values, dict):
             raise JournalError(
                 f"Expected {self.config} to be a mapping, but got {type(values).__name__}. Restore it."
             )
-        return ComparisonConfig(**{str(key): value for key, value in values.items()})
+        named = {str(key): value for key, value in values.items()}
+        return settings_from(self.config, ComparisonConfig, named)

@@ -10,6 +10,7 @@ import numpy as np
 
 from lpes_evo import provenance
 from lpes_evo._files import make_folder, to_json, write_atomic
+from lpes_evo._settings import settings_hash
 from lpes_evo.comparison._arenas import ANALYTIC, MODEL, Arena, ModelArena
 from lpes_evo.comparison._config import ComparisonConfig, ComparisonFolder
 from lpes_evo.comparison._contestants import CONTESTANTS, Contestant, ablations
@@ -136,7 +137,7 @@ def _meet(
     for seed in range(config.n_seeds):
         for name, contestant in contestants.items():
             path = folder.journal(arena.name, name, seed)
-            search = _search(config, arena, contestant, seed, path)
+            search = _search(config, arena, contestant, seed, path, reporter)
             trace = read_trace(path).first(config.n_evaluations)
             traces[name].append(trace)
             if isinstance(arena, ModelArena):
@@ -155,7 +156,7 @@ def _meet(
     }
     if isinstance(arena, ModelArena):
         reporter.stage("Measuring held-out examples")
-        with Journal(folder.held_out(arena.name), _header(arena)) as journal:
+        with Journal(folder.held_out(arena.name), _header(arena), on_event=reporter.stage) as journal:
             result["held_out"] = measure_held_out(arena, vectors, config.reference, journal)
     save_pictures(
         plot_standings(found, config.reference, arena.unit, title=arena.name),
@@ -166,7 +167,14 @@ def _meet(
     return result
 
 
-def _search(config: ComparisonConfig, arena: Arena, contestant: Contestant, seed: int, path: Path) -> Search:
+def _search(
+    config: ComparisonConfig,
+    arena: Arena,
+    contestant: Contestant,
+    seed: int,
+    path: Path,
+    reporter: Reporter,
+) -> Search:
     """Run one search to its end, answering from its journal what is known."""
     make_folder(path.parent)
     space = contestant.space_of(arena.space)
@@ -180,14 +188,15 @@ def _search(config: ComparisonConfig, arena: Arena, contestant: Contestant, seed
         "contestant": contestant.name,
         "seed": seed,
         "evaluations": config.n_evaluations,
+        "settings": settings_hash(settings),
     }
-    with Journal(path, header) as journal:
+    with Journal(path, header, on_event=reporter.stage) as journal:
         drive(search, evaluator, journal)
     return search
 
 
 def _header(arena: Arena) -> dict[str, Any]:
-    return {"format": JOURNAL_FORMAT, "version": 1, **arena.identity()}
+    return {"format": JOURNAL_FORMAT, **arena.identity()}
 
 
 def _draw_searches(

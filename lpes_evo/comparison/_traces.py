@@ -2,18 +2,17 @@
 
 import bisect
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import ConfigError, JournalError
-from lpes_evo.evaluation import Evaluation
-from lpes_evo.loop import JOURNAL_FORMAT, read_evaluation
+from lpes_evo.journal import read_journal
+from lpes_evo.loop import JOURNAL_FORMAT, SearchLine
 from lpes_evo.operators import CurveSpace
 from lpes_evo.probe import GradientProbe
 
@@ -26,7 +25,6 @@ _N_RESAMPLES = 10_000
 _N_MARKS = 200
 # What no search costs; ticks of a picture and sums stay exact below it.
 _MOST_COST = 1e15
-_MOST_COORDINATE = 1e6
 
 
 @dataclass(frozen=True)
@@ -129,22 +127,22 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     """
     fitness, tokens, seconds, points = [], [], [], []
     n_tokens, n_seconds = 0, 0.0
-    for kind, record, evaluation in read_steps(path):
+    for kind, line in read_steps(path):
         if kind == "repeated":
             continue
-        n_tokens += evaluation.tokens
-        n_seconds += evaluation.seconds
+        n_tokens += line.tokens
+        n_seconds += line.seconds
         if max(n_tokens, n_seconds) > _MOST_COST:
             raise JournalError(
                 f"Expected tokens and seconds of at most {_MOST_COST:g} in all, but {path} goes beyond under key "
-                f"{record['key']!r:.60}. The journal was edited; restore it."
+                f"{line.key!r:.60}. The journal was edited; restore it."
             )
         if kind == "gradient":
             continue
-        fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else np.nan)
+        fitness.append(float(np.mean(line.values)) if line.status == "ok" else np.nan)
         tokens.append(n_tokens)
         seconds.append(n_seconds)
-        points.append(_points(record, path))
+        points.append(line.control_points)
     if not fitness or len({len(genome) for genome in points}) != 1:
         raise JournalError(
             f"Expected {path} to hold evaluations of curves with equally many control points, but it holds "
@@ -159,8 +157,8 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     )
 
 
-def read_steps(path: Path) -> Iterator[tuple[Kind, dict[str, Any], Evaluation]]:
-    """Yield what a search has finished, line by line: what it is, its record, and what it came to.
+def read_steps(path: Path) -> Iterator[tuple[Kind, SearchLine]]:
+    """Yield what a search has finished, line by line: what it is, and the line.
 
     Args:
         path: A journal.
@@ -168,57 +166,14 @@ def read_steps(path: Path) -> Iterator[tuple[Kind, dict[str, Any], Evaluation]]:
     Raises:
         JournalError: The file cannot be read, or a line is not that of the journal of a search.
     """
-    for record in _records(path):
-        evaluation = read_evaluation(record, path)
+    for record in read_journal(path, kind=JOURNAL_FORMAT).records.values():
+        line = SearchLine.read(record, path)
         kind: Kind = "evaluation"
-        if evaluation.status == "failed" and record["key"].startswith("failed "):
+        if line.status == "failed" and line.key.startswith("failed "):
             kind = "repeated"
-        elif record["key"].startswith(GradientProbe.KEY_PREFIX):
+        elif line.key.startswith(GradientProbe.KEY_PREFIX):
             kind = "gradient"
-        yield kind, record, evaluation
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the finished lines of a journal."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise JournalError(
-            f"Expected a journal at {path}, but it cannot be read: {error.strerror}. Check the path."
-        ) from error
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError):
-            line = None
-        is_sound = isinstance(line, dict) and (
-            line.get("format") == JOURNAL_FORMAT if number == 1 else isinstance(line.get("key"), str)
-        )
-        if not is_sound:
-            raise JournalError(
-                f"Expected line {number} of {path} to be of a journal of format {JOURNAL_FORMAT!r}, but got "
-                f"{raw[:60]!r}. Choose the journal.jsonl of a search."
-            )
-        if number > 1:
-            yield line
-
-
-def _points(record: dict[str, Any], path: Path) -> list[list[float]]:
-    points = record.get("control_points")
-    # Coordinates are layers and scales; larger whole numbers may have no place in an array.
-    is_sound = isinstance(points, list) and all(
-        isinstance(point, list)
-        and len(point) == 2
-        and all(type(value) in (int, float) and abs(value) <= _MOST_COORDINATE for value in point)
-        for point in points
-    )
-    if not is_sound or not points:
-        raise JournalError(
-            f"Expected control points under key {record['key']!r:.60} of {path}, but got {points!r:.60}. "
-            "The journal was edited; restore it."
-        )
-    return points  # type: ignore[no-any-return]
+        yield kind, line
 
 
 @dataclass(frozen=True)

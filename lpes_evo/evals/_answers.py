@@ -1,11 +1,12 @@
 """The work of an evaluation: batches go to workers, answers come back, are scored and written down one by one."""
 
-import math
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from lpes_evo.errors import EvaluationError, JournalError, TaskError
 from lpes_evo.evals._arms import Arm
@@ -15,10 +16,11 @@ from lpes_evo.evals._target import Answer, answer_batch
 from lpes_evo.evals._task import EvalExample
 from lpes_evo.evals._task_calls import score_output
 from lpes_evo.journal import Journal
+from lpes_evo.storage import Record
 from lpes_evo.workers import Pool
 
 ANSWERS_FORMAT = "lpes-evo/answers"
-"""What the first line of the journal of an evaluation names as its format."""
+"""What the header of the journal of an evaluation has under ``format``."""
 
 _FAILURE = "failure "
 # Failures in a row, without an answer between them, that mean the cause is not in the examples.
@@ -201,17 +203,37 @@ def _last_line(trouble: str) -> str:
     return (trouble.strip().splitlines() or [""])[-1]
 
 
-@dataclass(frozen=True)
-class AnswerRecord:
-    """What the results need of a line of the journal.
+class AnswerRecord(Record):
+    """A line of ``answers.jsonl`` with an answer to an example under an arm.
 
     Attributes:
-        score: The numbers of the metric.
+        key: The key, see `answer_key`.
+        status: ``"ok"``.
+        prompt: Hash of the prompt as the model saw it.
+        n_prompt: Tokens of the prompt.
+        n_cut: Tokens that were cut out of the document.
+        gold_lost: Whether a part of the needed fact was cut out.
         n_rows: Examples that were answered together.
+        output: The text; ``None`` where none was generated.
+        n_output: Tokens of the text.
+        nats: Log-probability of the text, where it was taken.
+        score: The numbers of the metric.
     """
 
-    score: tuple[float, ...]
-    n_rows: int
+    WHAT: ClassVar[str] = "an answer"
+    REMEDY: ClassVar[str] = "The file was edited; restore it or start a new evaluation."
+
+    key: str
+    status: Literal["ok"]
+    prompt: str
+    n_prompt: NonNegativeInt
+    n_cut: NonNegativeInt
+    gold_lost: bool
+    n_rows: PositiveInt
+    output: str | None
+    n_output: NonNegativeInt
+    nats: float | None = None
+    score: Annotated[tuple[float, ...], Field(min_length=1)]
 
 
 def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> AnswerRecord:
@@ -228,18 +250,10 @@ def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> Answ
     Raises:
         JournalError: It was edited.
     """
-    score, n_rows = record.get("score"), record.get("n_rows")
-    if (
-        record.get("status") != "ok"
-        or not isinstance(score, list)
-        or (len(score) != n_parts if n_parts is not None else not score)
-        or not all(type(part) in (int, float) and math.isfinite(part) for part in score)
-        or type(n_rows) is not int
-        or n_rows < 1
-    ):
+    answer = AnswerRecord.of(record, f"the line of key {str(record.get('key'))[:80]!r} in {path}")
+    if n_parts is not None and len(answer.score) != n_parts:
         raise JournalError(
-            f"Expected {n_parts or 'some'} finite numbers as score under {record.get('key')!r} in {path}, and how many "
-            f"rows were answered together, but got {score!r:.60} and {n_rows!r:.20}. The file was edited; restore it "
-            "or start a new evaluation."
+            f"Expected {n_parts} numbers as score under {answer.key!r} in {path}, but got {len(answer.score)}. "
+            f"{AnswerRecord.REMEDY}"
         )
-    return AnswerRecord(tuple(float(part) for part in score), n_rows)
+    return answer

@@ -1,18 +1,18 @@
 """Two evaluations side by side, on the same data or not at all."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from lpes_evo.errors import JournalError
-from lpes_evo.evals._answers import answer_key, failure_key, read_answer
+from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, failure_key, read_answer
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questions
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
 from lpes_evo.evals._task_calls import headline_of
+from lpes_evo.journal import read_journal
 from lpes_evo.problems import data_hash
 
 
@@ -75,7 +75,10 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             "same."
         )
     drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
-    records = [_read_records(place.answers) if shared else {} for place in (folder, other)]
+    records = [
+        read_journal(place.answers, kind=ANSWERS_FORMAT).records if shared else {}
+        for place in (folder, other)
+    ]
     found = [
         _compare(mine, their, arm, drawn.get(mine.name), folder, other, records)
         for mine, their in shared
@@ -157,17 +160,3 @@ def _scored(
             answer = read_answer(record, len(drawn.task.parts), path)
             found.append(ScoredExample(example.id, example.position, example.source, answer.score))
     return found
-
-
-def _read_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the finished lines of a journal that is only looked at."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
-        records = [json.loads(line) for line in lines]
-        return {record["key"]: record for record in records}
-    except OSError as error:
-        raise JournalError(f"Expected the answers of an evaluation in {path}: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise JournalError(
-            f"Expected every line of {path} to be an answer with a key, but one is not: {error}. Restore the file."
-        ) from error

@@ -9,9 +9,12 @@ from typing import Any
 import yaml
 
 from lpes_evo._files import write_atomic
+from lpes_evo._settings import hash_values, settings_from, settings_hash
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.folder import RunFolder, WorkFolder
+from lpes_evo.journal import read_header
+from lpes_evo.storage import parse_yaml, read_text
 
 _LONGEST_NAME = 200
 
@@ -91,24 +94,34 @@ class EvalFolder(WorkFolder):
         """Return the configuration of the evaluation in this folder.
 
         Raises:
-            JournalError: The folder holds no evaluation.
+            JournalError: The folder holds no evaluation, or its configuration is not the one it was begun with.
             ConfigError: Its configuration is not valid.
         """
-        try:
-            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise JournalError(
-                f"Expected a folder of an evaluation with config.yaml, but {self.path} has none that can be read: "
-                f"{error.strerror}. Check the path."
-            ) from error
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(
-                f"Expected {self.config} to be YAML, but it is not: {' '.join(str(error).split())}."
-            ) from error
+        text = read_text(
+            self.config, "a folder of an evaluation with config.yaml at", JournalError, "Check the path."
+        )
+        values = parse_yaml(text, str(self.config), ConfigError, "Restore the file.")
         settings = values.get("eval") if isinstance(values, dict) else None
         if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
             raise JournalError(
                 f"Expected {self.config} to hold the configuration of an evaluation under the key eval, but it does "
                 "not. Name a folder that 'lpes-evo eval' made."
             )
-        return EvalConfig(**settings)
+        config = settings_from(self.config, EvalConfig, settings)
+        self._check_unchanged(config, settings)
+        return config
+
+    def _check_unchanged(self, config: EvalConfig, settings: dict[str, Any]) -> None:
+        """Refuse a configuration that is not the one that the answers were begun with.
+
+        Raises:
+            JournalError: The file was edited or truncated, or the answers are damaged.
+        """
+        recorded = read_header(self.answers).get("config")
+        # A version with other defaults still has the values as they were written.
+        as_written = {name: value for name, value in settings.items() if name != "methods"}
+        if recorded not in (None, settings_hash(config, exclude={"methods"}), hash_values(as_written)):
+            raise JournalError(
+                f"Expected {self.config} to belong to this evaluation, but its config is not the one that "
+                f"{self.answers.name} was begun with. The file was edited or truncated; restore it."
+            )

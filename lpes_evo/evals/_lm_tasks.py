@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import model_validator
 
 from lpes_evo.errors import JournalError, LpesError
 from lpes_evo.evals._answers import work_key
@@ -16,11 +17,10 @@ from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._target import EvalTarget
+from lpes_evo.evals.harness import HarnessScore
 from lpes_evo.journal import Journal
+from lpes_evo.storage import Record
 from lpes_evo.workers import Pool
-
-_NUMBERS = ("macro", "micro", "n", "n_cut")
-_TEXTS = ("metric", "prompt", "prompt_sha256", "data_sha256")
 
 
 def run_lm_task(target: EvalTarget, arm: Arm, task: str, config: EvalConfig) -> dict[str, Any]:
@@ -209,27 +209,33 @@ def read_lm_score(
     Raises:
         JournalError: It was edited.
     """
-    record = get(work_key(arm, task)) or {}
-    score = record.get("harness")
-    if not isinstance(score, dict) or not (
-        all(type(score.get(name)) in (int, float) for name in _NUMBERS)
-        and all(isinstance(score.get(name), str) for name in _TEXTS)
-        and all(_is_pair(score.get(f"{name}_interval")) for name in ("macro", "micro"))
-        and isinstance(score.get("values"), dict)
-        and score["values"]
-        and all(type(value) in (int, float) for value in score["values"].values())
-        and type(score.get("n_shots")) in (int, type(None))
-    ):
+    key = work_key(arm, task)
+    record = get(key)
+    if record is None:
         raise JournalError(
-            f"Expected the scores of {task!r} under {arm} in {path}, but the line does not hold them. The file was "
-            "edited; restore it or start a new evaluation."
+            f"Expected the scores of {task!r} under {arm} in {path}, but there are none. The file was edited; restore "
+            "it or start a new evaluation."
         )
-    return score
+    HarnessLine.of(record, f"the scores of {task!r} under {arm} in {path}")
+    return record["harness"]  # type: ignore[no-any-return]
 
 
-def _is_pair(value: Any) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) == 2
-        and all(type(limit) in (int, float) for limit in value)
-    )
+class HarnessLine(Record):
+    """A line of ``answers.jsonl`` with the score of a task of lm-evaluation-harness under an arm.
+
+    Attributes:
+        key: The key, see `work_key`.
+        harness: The score.
+    """
+
+    WHAT: ClassVar[str] = "a score of lm-evaluation-harness"
+    REMEDY: ClassVar[str] = "The file was edited; restore it or start a new evaluation."
+
+    key: str
+    harness: HarnessScore
+
+    @model_validator(mode="after")
+    def _has_questions(self) -> "HarnessLine":
+        if not self.harness.values:
+            raise ValueError("it has the score of no question")
+        return self

@@ -1,23 +1,15 @@
 """The result of an evaluation as a file: checked in every field when it is read."""
 
-import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from lpes_evo._files import to_json, write_atomic
-from lpes_evo.errors import JournalError
 from lpes_evo.evals._data import is_folder
-
-_FORMAT = "lpes-evo/eval"
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from lpes_evo.storage import Record
 
 
-class Difference(_Record):
+class Difference(Record):
     """An arm against the untouched model on the same examples.
 
     Attributes:
@@ -37,7 +29,7 @@ class Difference(_Record):
     n: int
 
 
-class Row(_Record):
+class Row(Record):
     """A score over several examples.
 
     Attributes:
@@ -59,7 +51,7 @@ class Row(_Record):
     difference: Difference | None
 
 
-class ArmResult(_Record):
+class ArmResult(Record):
     """What one arm did on one task.
 
     Attributes:
@@ -76,7 +68,7 @@ class ArmResult(_Record):
     n_in_smaller_batches: int
 
 
-class TaskResult(_Record):
+class TaskResult(Record):
     """The outcome of one task.
 
     Attributes:
@@ -110,7 +102,7 @@ class TaskResult(_Record):
     arms: dict[str, ArmResult]
 
 
-class EvalResults(_Record):
+class EvalResults(Record):
     """The outcome of an evaluation.
 
     Attributes:
@@ -125,6 +117,11 @@ class EvalResults(_Record):
         command: The command that made the result.
     """
 
+    WHAT: ClassVar[str] = "the results of an evaluation"
+    SOUGHT: ClassVar[str] = "a finished evaluation with"
+    MISSING: ClassVar[str] = "Finish the evaluation with 'lpes-evo eval --resume'."
+    REMEDY: ClassVar[str] = "Write it again with 'lpes-evo eval --resume'."
+
     format: Literal["lpes-evo/eval"] = "lpes-evo/eval"
     version: Literal[1] = 1
     model: str
@@ -132,7 +129,7 @@ class EvalResults(_Record):
     arms: dict[str, dict[str, Any]]
     notes: list[str]
     tasks: list[TaskResult]
-    missing: dict[str, str] = {}
+    missing: dict[str, str] = Field(default_factory=dict)
     command: str
 
 
@@ -142,7 +139,7 @@ def save_results(path: Path, results: EvalResults) -> None:
     Raises:
         StorageError: The file cannot be written.
     """
-    write_atomic(path, to_json(results.model_dump(mode="json"), indent=1) + "\n")
+    results.save(path)
 
 
 def load_results(path: Path) -> EvalResults:
@@ -158,28 +155,4 @@ def load_results(path: Path) -> EvalResults:
         JournalError: The file is missing or malformed.
     """
     file = path / "results.json" if is_folder(path) else path
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JournalError(
-            f"Expected a finished evaluation with {file}, but it cannot be read: {error.strerror}. "
-            "Finish it with 'lpes-evo eval --resume'."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise JournalError(
-            f"Expected {file} to be JSON, but it is not: {error}. Write it again with 'lpes-evo eval --resume'."
-        ) from error
-    found = (
-        (values.get("format"), values.get("version")) if isinstance(values, dict) else type(values).__name__
-    )
-    if found != (_FORMAT, 1):
-        raise JournalError(f"Expected {file} to have format {_FORMAT!r}, version 1, but got {found!r:.80}.")
-    try:
-        return EvalResults.model_validate(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise JournalError(
-            f"Expected {file} to hold the results of an evaluation, but {place} is {first['input']!r:.60}: "
-            f"{first['msg']}. The file was edited; write it again with 'lpes-evo eval --resume'."
-        ) from error
+    return EvalResults.load(file)

@@ -1,12 +1,11 @@
 """One evaluation in one folder: plan, answers, table and pictures; resumable at any moment."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lpes_evo import provenance
-from lpes_evo._files import to_json
+from lpes_evo._settings import hash_values, settings_hash
 from lpes_evo.errors import ConfigError, EvaluationError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, make_arms
@@ -87,7 +86,9 @@ def run_evaluation(
             identity = _identity(config, facts, records, tasks)
             if not folder.answers.exists():
                 folder.write_config(config, provenance.describe(**identity))
-            with Journal(folder.answers, {"format": ANSWERS_FORMAT, "version": 1, **identity}) as journal:
+            with Journal(
+                folder.answers, {"format": ANSWERS_FORMAT, **identity}, on_event=reporter.stage
+            ) as journal:
                 try:
                     batch_tokens = config.batch_tokens or facts["default_batch_tokens"]
                     limited = batch_limit is not None
@@ -243,15 +244,11 @@ def _identity(
     """Return what two runs must share to be one: configuration, arms, data, weights, and how the model computes."""
     return {
         # The records of the arms say what the methods are.
-        "config": _hash(config.model_dump(mode="json", exclude={"methods"})),
-        "arms": {name: _hash(record) for name, record in records.items()},
+        "config": settings_hash(config, exclude={"methods"}),
+        "arms": {name: hash_values(record) for name, record in records.items()},
         "data": {task.task.name: task.data for task in tasks},
         **{name: facts[name] for name in ("weights", "dtype", "attention", "device", "window")},
     }
-
-
-def _hash(values: Any) -> str:
-    return hashlib.sha256(to_json(values).encode()).hexdigest()
 
 
 def _say_what_is_asked(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lpes_evo.config import load_config
-from lpes_evo.errors import LpesError, TaskError
+from lpes_evo.errors import JournalError, LpesError, TaskError
 from lpes_evo.evals._task import EvalExample
 
 
@@ -20,6 +20,7 @@ def check_unseen(scales: Path, examples: Mapping[str, Sequence[EvalExample]]) ->
 
     Raises:
         TaskError: An example is made of material that the search used.
+        JournalError: The configuration in the run folder is not the one that the search was started with.
     """
     run = scales if scales.is_dir() else scales.parent
     if not (run / "config.yaml").is_file():
@@ -35,6 +36,8 @@ def check_unseen(scales: Path, examples: Mapping[str, Sequence[EvalExample]]) ->
             seed=config.seed,
             split="search",
         )
+    except JournalError:  # the run folder is damaged, which a note among others must not hide
+        raise
     except LpesError as error:
         return f"Not checked whether the search saw these examples: {error}"
     sources = {example.source for example in seen}

@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from lpes_evo._files import to_json, write_atomic
-from lpes_evo.errors import ConfigError, ModelError
+from lpes_evo.errors import ConfigError, LpesError, ModelError
 from lpes_evo.methods._attention_probe import find_rotations
 from lpes_evo.models import weights_hash
 from lpes_evo.rope._structure import find_structure
+from lpes_evo.storage import Record, parse_json
 
 __all__ = ["Router", "RouterFacts", "Routers", "load_routers", "new_routers", "save_routers"]
-
-_FORMAT, _VERSION = "lpes-evo/moice-routers", 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,31 @@ class RouterFacts:
     top_k: int
     activation: str
     trained: dict[str, Any]
+
+
+class RoutersHeader(Record):
+    """What a file of routers says of them, as JSON under ``lpes_evo`` in its header; the fields of `RouterFacts`."""
+
+    WHAT: ClassVar[str] = "routers of MoICE"
+    ERROR: ClassVar[type[LpesError]] = ConfigError
+    REMEDY: ClassVar[str] = "Make them anew with 'lpes-evo train-moice'."
+
+    format: Literal["lpes-evo/moice-routers"] = "lpes-evo/moice-routers"
+    version: Literal[1] = 1
+    weights: str
+    model: str
+    layers: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    head_dim: Annotated[int, Field(ge=1, le=1 << 20)]
+    bases: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
+    top_k: PositiveInt
+    activation: str
+    trained: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _experts_suffice(self) -> RoutersHeader:
+        if self.top_k > len(self.bases):
+            raise ValueError(f"top_k is {self.top_k} and there are {len(self.bases)} bases")
+        return self
 
 
 class Router(torch.nn.Module):
@@ -161,11 +185,13 @@ def save_routers(routers: Routers, path: Path) -> None:
     Raises:
         StorageError: The file cannot be written.
     """
-    values = {"format": _FORMAT, "version": _VERSION, **asdict(routers.facts)}
+    header = RoutersHeader.of(
+        {"format": "lpes-evo/moice-routers", "version": 1, **asdict(routers.facts)}, str(path)
+    )
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in routers.by_layer.state_dict().items()
     }
-    write_atomic(path, save(tensors, metadata={"lpes_evo": to_json(values)}))
+    write_atomic(path, save(tensors, metadata={"lpes_evo": to_json(header.to_json())}))
 
 
 def load_routers(path: str | Path, model: Any = None) -> Routers:
@@ -184,7 +210,7 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
     """
     try:
         with safe_open(str(path), framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get("lpes_evo", "null"))
+            metadata = (file.metadata() or {}).get("lpes_evo")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError) as error:
         raise ConfigError(
@@ -203,25 +229,21 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
     return routers
 
 
-def _checked(path: str | Path, metadata: Any, tensors: dict[str, torch.Tensor]) -> Routers:
+def _checked(path: str | Path, metadata: str | None, tensors: dict[str, torch.Tensor]) -> Routers:
     expected = f"Expected routers of MoICE in {path}"
-    if not isinstance(metadata, dict) or (metadata.pop("format", None), metadata.pop("version", None)) != (
-        _FORMAT,
-        _VERSION,
-    ):
+    if metadata is None:
         raise ConfigError(f"{expected}, but it is another file. Make them with lpes-evo train-moice.")
+    values = parse_json(metadata, f"the header of {path}", ConfigError, RoutersHeader.REMEDY)
+    header = RoutersHeader.of(values, f"the header of {path}")
+    facts = RouterFacts(**{field.name: getattr(header, field.name) for field in fields(RouterFacts)})
     try:
-        facts = RouterFacts(
-            **metadata | {"layers": tuple(metadata["layers"]), "bases": tuple(map(float, metadata["bases"]))}
-        )
         routers = Routers(facts)
         routers.by_layer.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
         raise ConfigError(
-            f"{expected}, but its parts do not fit each other: {error}. Make them anew."
+            f"{expected}, but its parts do not fit each other: {reason}. Make them anew."
         ) from error
-    if not all(torch.isfinite(tensor).all() for tensor in tensors.values()) or not (
-        1 <= facts.top_k <= len(facts.bases) and all(base > 0 for base in facts.bases)
-    ):
-        raise ConfigError(f"{expected}, but a value is not finite or out of range. Make them anew.")
+    if not all(torch.isfinite(tensor).all() for tensor in tensors.values()):
+        raise ConfigError(f"{expected}, but a weight is not finite. Make them anew.")
     return routers.requires_grad_(False)

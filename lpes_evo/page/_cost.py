@@ -37,25 +37,25 @@ def read_cost(run: RunContents) -> Cost:
         The cost.
 
     Raises:
-        JournalError: A line is not a valid evaluation.
+        JournalError: A line is not a valid line.
     """
     counts: Counter[str] = Counter()
     n_left, n_tokens, n_seconds, n_scored, n_examples = len(run.trace), 0, 0.0, 0, 0
-    for kind, _, evaluation in read_steps(run.folder.journal):
+    for kind, line in read_steps(run.folder.journal):
         if not n_left:
             break
         if kind == "repeated":
             counts["repeated"] += 1
             continue
-        n_tokens += evaluation.tokens
-        n_seconds += evaluation.seconds
+        n_tokens += line.tokens
+        n_seconds += line.seconds
         if kind == "gradient":
             counts["sampled"] += 1
             continue
-        counts[evaluation.status] += 1
+        counts[line.status] += 1
         n_left -= 1
-        if evaluation.status in ("ok", "raced"):
-            n_scored += len(evaluation.scores)
-        if evaluation.status == "ok":
-            n_examples = len(evaluation.scores)
+        if line.status in ("ok", "raced"):
+            n_scored += len(line.scores)
+        if line.status == "ok":
+            n_examples = len(line.scores)
     return Cost(dict(counts), n_tokens, n_seconds, n_scored, n_examples * (counts["ok"] + counts["raced"]))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from lpes_evo._settings import settings_hash
 from lpes_evo.comparison import Runs, Trace, read_runs
 from lpes_evo.config import RunConfig
 from lpes_evo.errors import JournalError, ScalesError
 from lpes_evo.folder import RunFolder
-from lpes_evo.job import config_hash
+from lpes_evo.journal import read_journal
 from lpes_evo.operators import BezierGenome
-from lpes_evo.report import LPES, load_report
+from lpes_evo.report import LPES, REPORT_JOURNAL_FORMAT, load_report
 from lpes_evo.scales import Scales, load_scales
 
 
@@ -61,7 +62,7 @@ class RunContents:
     @property
     def has_its_configuration(self) -> bool:
         """Whether the configuration is, value by value, the one that the run was started with, as far as is known."""
-        return self.record.get("config") in (None, config_hash(self.config))
+        return self.record.get("config") in (None, settings_hash(self.config))
 
 
 def read_run(path: Path) -> RunContents:
@@ -102,4 +103,4 @@ def _n_measured(folder: RunFolder) -> int:
     """Return the number of finished lines of the report's journal, without its header."""
     if not folder.report_journal.is_file():
         return 0
-    return max(0, folder.report_journal.read_bytes().count(b"\n") - 1)
+    return len(read_journal(folder.report_journal, kind=REPORT_JOURNAL_FORMAT).records)

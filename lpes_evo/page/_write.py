@@ -13,7 +13,7 @@ from lpes_evo import provenance
 from lpes_evo._files import make_folder, write_atomic
 from lpes_evo.errors import StorageError
 from lpes_evo.page._cost import read_cost
-from lpes_evo.page._drift import DRIFT_FOLDER, kept_drift, load_drift, measure_drift_of
+from lpes_evo.page._drift import DRIFT_FOLDER, drift_folder, kept_drift, load_drift, measure_drift_of
 from lpes_evo.page._pictures import convergence_pictures, curve_pictures, drift_pictures, result_pictures
 from lpes_evo.page._run import RunContents, read_run
 from lpes_evo.page._tables import (
@@ -62,7 +62,8 @@ def write_page(
         run: The run folder, as it is to be named in the commands of the page.
         output: The file; ``report.html`` in the run folder when ``None``.
         drift: A folder of ``lpes-evo drift`` on the scales of this run; ``"measure"`` to measure it on the model of a
-            finished run, once: it is kept in the folder ``drift`` of the run; ``None`` to leave it out.
+            finished run, once: it is kept in the folder ``drift`` of the run, or, where the run is read-only, beside
+            the page in a folder named as the page with ``-drift`` behind; ``None`` to leave it out.
         device: Device of the model where drift is measured: ``auto``, ``cpu`` or ``cuda:N``.
         on_input: Hears how many of how many inputs are done while drift is measured.
 
@@ -81,14 +82,20 @@ def write_page(
     _check_replaceable(path)
     # Drift can take long, and would be lost on a page that cannot be written.
     make_folder(path.parent)
-    summary = None
+    summary, kept = None, None
     if isinstance(drift, Path):
         summary = load_drift(drift, contents)
     elif drift is not None and contents.summary is not None:
-        folder = kept_drift(contents) or measure_drift_of(contents, device=device, on_input=on_input)
-        summary = load_drift(folder, contents)
+        own = drift_folder(contents, path)
+        kept = kept_drift(run / DRIFT_FOLDER, own)
+        if kept is None:
+            measure_drift_of(contents, own, device=device, on_input=on_input)
+            kept = own
+        summary = load_drift(kept, contents)
     missing = _missing(contents, summary)
-    page = _render(contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None)
+    page = _render(
+        contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None, kept=kept
+    )
     # Paths and edited files can hold halves of characters, which UTF-8 has no bytes for.
     write_atomic(path, page.encode(errors="backslashreplace"))
     return Page(path, missing)
@@ -151,7 +158,12 @@ def _report_command(run: RunContents, *options: str) -> tuple[str, ...]:
 
 
 def _render(
-    run: RunContents, drift: dict[str, Any] | None, missing: tuple[str, ...], *, drift_folder: Path | None
+    run: RunContents,
+    drift: dict[str, Any] | None,
+    missing: tuple[str, ...],
+    *,
+    drift_folder: Path | None,
+    kept: Path | None,
 ) -> str:
     """Fill the template in."""
     environment = jinja2.Environment(
@@ -205,8 +217,9 @@ def _render(
         "drift_tables": [] if drift is None else drift_tables(drift),
         "drift_pictures": [] if drift is None else drift_pictures(drift),
         "drift_command": commands["Drift, in a folder of its own"],
-        "drift_is_kept": drift is not None and drift_folder is None,
-        "drift_folder": DRIFT_FOLDER,
+        "drift_is_kept": kept is not None,
+        "drift_folder": "" if kept is None else kept.name,
+        "drift_place": "of the run" if kept == run.folder.path / DRIFT_FOLDER else "beside this page",
         "report_with_drift": shlex.join(_report_command(run)),
         "cost_table": cost_table(run, cost),
         "settings": settings_table(run),

@@ -12,6 +12,7 @@ from lpes_evo.comparison import ANALYTIC, ComparisonConfig, ComparisonFolder, ru
 from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError, LpesError
 from lpes_evo.problems import BrachistochroneProblem
+from tests.conftest import rewrite_journal
 
 SEARCH = {"population_size": 8, "n_constants": 4, "offspring_size": 6, "preselection": 4}
 RUN = load_config(
@@ -191,9 +192,8 @@ def test_the_convergence_of_a_run_is_drawn_from_its_folder(finished, tmp_path):
     for seed in (0, 1):
         folder = RunFolder(tmp_path / f"run-{seed}")
         folder.create(load_config(overrides={"seed": seed}))
-        lines = (source / f"ga-{seed}.jsonl").read_text().splitlines()
-        records = [json.loads(line) | {"tokens": 7} for line in lines[1:]]
-        folder.journal.write_text("\n".join([lines[0], *map(json.dumps, records), ""]))
+        folder.journal.write_bytes((source / f"ga-{seed}.jsonl").read_bytes())
+        rewrite_journal(folder.journal, lambda records: [record | {"tokens": 7} for record in records])
     output = tmp_path / "pictures"
     result = invoke("convergence", tmp_path / "run-0", tmp_path / "run-1", "--output", output)
     assert result.exit_code == 0, result.output

@@ -9,12 +9,12 @@ import pytest
 from lpes_evo.errors import ConfigError, JournalError, TaskError
 from lpes_evo.evals import EvalConfig, EvalExample, EvalFolder, EvalTask, compare_evaluations, load_results
 from lpes_evo.evals._answers import answer_key
-from lpes_evo.evals._compare import _read_records
 from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._run import _load_scales
 from lpes_evo.evals._statistics import score_interval
 from lpes_evo.evals._task import DataRequest
 from lpes_evo.evals.predictions import score_predictions
+from lpes_evo.journal import read_journal
 from lpes_evo.problems import make_task, wilson_interval
 from lpes_evo.scales import Scales
 
@@ -144,8 +144,8 @@ def test_files_nested_too_deeply_are_one_line(tmp_path):
     with pytest.raises(JournalError, match="results.json to be JSON, but it is not"):
         load_results(tmp_path)
     (tmp_path / "answers.jsonl").write_text(f"{{}}\n{deep}\n")
-    with pytest.raises(JournalError, match="every line of .*answers.jsonl to be an answer with a key"):
-        _read_records(tmp_path / "answers.jsonl")
+    with pytest.raises(JournalError, match="line 2 of .*answers.jsonl to be a JSON object"):
+        read_journal(tmp_path / "answers.jsonl")
 
 
 def test_a_name_that_is_too_long_is_no_evaluation(tmp_path):

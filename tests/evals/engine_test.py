@@ -24,7 +24,7 @@ from lpes_evo.evals._target import EvalTarget, answer_batch
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.scales import Scales
-from tests.conftest import build_llama, build_tokenizer
+from tests.conftest import build_llama, build_tokenizer, without_checksums
 
 POINTS = ((0.0, 0.9), (0.0, 2.8), (5.0, 2.7), (5.0, 2.6))
 
@@ -514,7 +514,10 @@ def test_other_scales_other_data_and_edited_scores_are_not_resumed(tmp_path, tas
         run_evaluation(config, EvalFolder(tmp_path / "out"), devices="in-process")
     tasks_file.write_text(TASKS)
     path.write_text(text.replace('"score": [', '"score": ["a", ', 1))
-    with pytest.raises(JournalError, match="finite numbers as score under 'untouched/plain/q"):
+    with pytest.raises(JournalError, match=r"line 2 of .*answers\.jsonl to have the checksum"):
+        run_evaluation(config, EvalFolder(tmp_path / "out"), devices="in-process")
+    without_checksums(path)
+    with pytest.raises(JournalError, match=r"'untouched/plain/q.* to be an answer, but score\.0 is 'a'"):
         run_evaluation(config, EvalFolder(tmp_path / "out"), devices="in-process")
 
 

@@ -1,7 +1,6 @@
 """Tasks of lm-evaluation-harness inside an evaluation, with task files of a few local questions."""
 
 import functools
-import json
 
 import pytest
 
@@ -11,6 +10,7 @@ from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.evals import EvalConfig, EvalFolder, compare_evaluations, run_evaluation
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales
+from tests.conftest import rewrite_journal
 from tests.evals.harness_test import questions, write_task
 
 
@@ -88,9 +88,6 @@ def test_an_edited_score_is_refused(folder, tmp_path):
     config = EvalConfig(tasks=("lm:recall_small",), data=str(folder))
     evaluate(config, tmp_path / "out")
     path = tmp_path / "out" / "answers.jsonl"
-    header, line = path.read_text().splitlines()
-    record = json.loads(line)
-    record["harness"]["macro"] = "high"
-    path.write_text(f"{header}\n{json.dumps(record)}\n")
+    rewrite_journal(path, lambda records: records[0]["harness"].update(macro="high"))
     with pytest.raises(JournalError, match="Expected the scores of 'lm:recall_small' under untouched"):
         evaluate(config, tmp_path / "out")

@@ -62,7 +62,7 @@ def test_results_round_trip_through_their_file_and_folder(results, tmp_path):
         (("version",), 2, "to have format 'lpes-evo/eval', version 1"),
         (("tasks", 0, "n_cut"), "two", r"tasks\.0\.n_cut is 'two'"),
         (("tasks", 0, "arms", "lpes", "overall", "score"), None, r"overall\.score is None"),
-        (("tasks", 0, "arms", "lpes", "overall", "p"), 0.1, r"overall\.p is 0\.1"),
+        (("tasks", 0, "arms", "lpes", "overall", "p"), 0.1, r"to have no field .*overall\.p'"),
         (("notes",), "text", "notes is 'text'"),
     ],
 )

@@ -176,7 +176,7 @@ def work_of(event):
 
 def records(path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {line.get("key"): {**line, "seconds": 0} for line in lines}, len(lines)
+    return {line.get("key"): {**line, "seconds": 0, "check": ""} for line in lines}, len(lines)
 
 
 def undisturbed(folder):

@@ -88,7 +88,7 @@ def keys(run, name="journal.jsonl"):
 
 def records(run, name="journal.jsonl"):
     """Return what a journal holds, whatever the order in which workers finished, and without times."""
-    found = [json.loads(line) | {"seconds": 0} for line in (run / name).read_text().splitlines()]
+    found = [json.loads(line) | {"seconds": 0, "check": ""} for line in (run / name).read_text().splitlines()]
     assert len({record.get("key") for record in found}) == len(found)
     return sorted(found, key=lambda record: record.get("key", ""))
 

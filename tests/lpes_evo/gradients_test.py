@@ -30,6 +30,7 @@ from lpes_evo.run import history_table, run_search
 from lpes_evo.scales import load_scales
 from lpes_evo.search import Search
 from lpes_evo.workers import DevicePool
+from tests.conftest import rewrite_journal
 
 SPACE = CurveSpace(N_LAYERS, y_min=0.5, y_max=1.5, y_step=0.05, max_delta=0.5)
 FREE = dataclasses.replace(SPACE.free(), y_step=None)
@@ -362,13 +363,14 @@ def test_a_cost_of_gradients_that_is_no_count_is_refused(cost):
 def test_a_journal_whose_gradients_are_others_names_the_file(change, tmp_path):
     path, settings = tmp_path / "journal.jsonl", settings_of("curve")
     searched(Sloped(), settings, path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    probe = next(number for number, line in enumerate(lines) if "gradient" in line)
-    n_examples = len(Sloped().example_ids)
-    lines[probe] |= change
-    if lines[probe]["status"] == "ok":
-        lines[probe]["scores"] = [0.0] * n_examples
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def edit(records):
+        probe = next(record for record in records if "gradient" in record)
+        probe |= change
+        if probe["status"] == "ok":
+            probe["scores"] = [0.0] * len(Sloped().example_ids)
+
+    rewrite_journal(path, edit)
     with pytest.raises(
         JournalError, match=r"Expected a gradient of 8 numbers under key .* in .*journal\.jsonl"
     ):

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from lpes_evo.errors import JournalError, StorageError
-from lpes_evo.journal import Journal
+from lpes_evo.journal import Journal, read_journal
 
 HEADER = {"format": "test", "config": "abc"}
 
@@ -119,6 +119,100 @@ def test_numbers_that_are_not_finite_are_refused(path):
 def test_a_folder_that_does_not_exist_gives_one_clear_line(tmp_path):
     with pytest.raises(StorageError, match="Expected to open .* but the system said: No such file"):
         Journal(tmp_path / "missing" / "journal.jsonl", HEADER)
+
+
+def changed(path, change):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[2].update(value=0.25), "line 3 of .* to have the checksum .*, but it says"),
+        (lambda lines: lines[2].update(key="k7"), "line 3 of .* to have the checksum"),
+        (lambda lines: lines[2].update(more=1), "line 3 of .* to have the checksum"),
+        (lambda lines: lines[2].pop("value"), "line 3 of .* to have the checksum"),
+        (lambda lines: lines[2].pop("check"), "line 3 of .* to have the checksum .*, but it has none"),
+        (lambda lines: lines[2].update(check=7), "line 3 of .* to have the checksum .*, but it says 7"),
+        (lambda lines: lines[0].update(config="abd"), "line 1 of .* to have the checksum"),
+        (lambda lines: lines[0].update(version=1), "line 1 of .* to have the checksum"),
+        (lambda lines: lines[0].update(version=3), "version 1 to 2, but got 3"),
+        (lambda lines: lines[0].update(version=True), "version 1 to 2, but got True"),
+    ],
+)
+def test_a_line_that_is_not_what_was_written_is_refused(path, change, message):
+    fill(path, 3)
+    changed(path, change)
+    before = path.read_bytes()
+    for read in (lambda: Journal(path, HEADER), lambda: read_journal(path)):
+        with pytest.raises(JournalError, match=message):
+            read()
+    assert path.read_bytes() == before
+
+
+def test_every_flipped_bit_is_found_or_changes_nothing(path):
+    fill(path, 2)
+    data = path.read_bytes()
+    with Journal(path, HEADER) as journal:
+        expected = list(journal)
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            found = read_journal(path)
+        except JournalError:
+            continue
+        # A lost newline at the end tears the last line off, whose work is done again.
+        assert list(found.records.values()) == expected[: len(found.records)]
+        assert found.header in (HEADER, {})
+
+
+def test_a_line_of_another_journal_is_refused_and_a_lost_line_is_work_to_do_again(path):
+    fill(path, 3)
+    other = path.with_name("other.jsonl")
+    with Journal(other, HEADER | {"config": "xyz"}) as journal:
+        journal.append("k9", {"value": 1.0})
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, other.read_bytes().splitlines(keepends=True)[1]]))
+    with pytest.raises(JournalError, match="line 5 of .* to have the checksum"):
+        Journal(path, HEADER)
+    path.write_bytes(b"".join([lines[0], lines[3], lines[1]]))
+    with Journal(path, HEADER) as journal:
+        assert [record["key"] for record in journal] == ["k2", "k0"]
+
+
+def test_a_journal_of_version_1_goes_on_and_what_is_appended_has_checksums(path):
+    lines = [{"format": "test", "version": 1, "config": "abc"}, {"key": "k0", "value": 0.5}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = path.read_text()
+    with Journal(path, HEADER) as journal:
+        assert journal.get("k0") == {"key": "k0", "value": 0.5}
+        journal.append("k1", {"value": 1.5})
+    assert path.read_text().startswith(before)
+    with Journal(path, HEADER) as journal:
+        assert journal.get("k1") == {"key": "k1", "value": 1.5}
+    changed(path, lambda lines: lines[2].update(value=2.5))
+    with pytest.raises(JournalError, match="line 3 of .* to have the checksum"):
+        Journal(path, HEADER)
+
+
+def test_a_torn_last_line_is_told_once(path):
+    fill(path, 3)
+    path.write_bytes(path.read_bytes()[:-20])
+    told = []
+    for _ in range(2):
+        with Journal(path, HEADER, on_event=told.append) as journal:
+            assert len(journal) == 2
+    assert len(told) == 1
+    assert "journal.jsonl ended in the middle of a line" in told[0]
+
+
+def test_numbers_that_no_float_holds_are_named(path):
+    for number, shown in (("1" + "0" * 400, "10+"), ("NaN", "nan"), ("1e999", "inf"), ("-Infinity", "-inf")):
+        path.write_text(f'{{"format": "test", "config": "abc"}}\n{{"key": "k", "value": [1, {number}]}}\n')
+        with pytest.raises(JournalError, match=rf"number of line 2 of .* but got {shown}.* at value\.1"):
+            Journal(path, HEADER)
 
 
 def test_a_file_size_limit_keeps_every_finished_record(path):

@@ -20,6 +20,7 @@ from lpes_evo.report import (
     warnings_of,
 )
 from lpes_evo.workers import LocalPool
+from tests.conftest import without_checksums
 
 LPES = np.array([0.8, 0.9, 1.0, 1.1])
 
@@ -78,26 +79,36 @@ def test_a_finished_measurement_is_not_repeated(tmp_path):
 def test_scores_of_other_scales_are_refused(tmp_path):
     measured(tmp_path / "report.jsonl")
     text = (tmp_path / "report.jsonl").read_text()
+    assert "[0.8, 0.9, 1.0, 1.1]" in text
     (tmp_path / "report.jsonl").write_text(text.replace("[0.8, 0.9, 1.0, 1.1]", "[0.8, 0.9, 1.0, 1.2]", 1))
+    with pytest.raises(JournalError, match="to have the checksum"):
+        measured(tmp_path / "report.jsonl")
+    without_checksums(tmp_path / "report.jsonl")
     with pytest.raises(JournalError, match="the scores of 'lpes' in .* belong to others"):
         measured(tmp_path / "report.jsonl")
     edits = [
-        ('"correct"', '"corect"'),
-        ("-0.1", "NaN"),
-        ("-0.1", '"a"'),
-        ("-0.1", "[-0.1]"),
-        ("-0.1, ", ""),
-        ('"correct": [1', '"correct": ["a"'),
-        ('"correct": [1', '"correct": [true'),
-        ('"correct": [1', '"correct": [2'),
-        ('"correct": [1, ', '"correct": ['),
+        ('"correct"', '"corect"', "to have the field 'correct'"),
+        ("-0.1", "NaN", "but got nan at log_probability.0"),
+        ("-0.1", '"a"', "log_probability.0 is 'a'"),
+        ("-0.1", "[-0.1]", r"log_probability.0 is \[-0.1\]"),
+        ("-0.1, ", "", "Expected 6 log-probabilities and as many 0 or 1 under 'untouched'"),
+        ('"correct": [1', '"correct": ["a"', "correct.0 is 'a'"),
+        ('"correct": [1', '"correct": [true', "correct.0 is True"),
+        ('"correct": [1', '"correct": [2', "correct.0 is 2"),
+        (
+            '"correct": [1, ',
+            '"correct": [',
+            "Expected 6 log-probabilities and as many 0 or 1 under 'untouched'",
+        ),
     ]
-    for before, after in edits:
+    for before, after, message in edits:
         assert before in text
         (tmp_path / "report.jsonl").write_text(text.replace(before, after, 1))
-        with pytest.raises(
-            JournalError, match="Expected 6 log-probabilities and as many 0 or 1 under 'untouched'"
-        ):
+        without_checksums(tmp_path / "report.jsonl")
+        with pytest.raises(JournalError, match=message):
+            measured(tmp_path / "report.jsonl")
+        (tmp_path / "report.jsonl").write_text(text.replace(before, after, 1))
+        with pytest.raises(JournalError, match="to have the checksum|but got nan"):
             measured(tmp_path / "report.jsonl")
 
 
@@ -158,34 +169,47 @@ def test_a_vector_that_needs_smaller_batches_is_marked_in_the_journal(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "message"),
     [
-        lambda summary: summary.pop("differences"),
-        lambda summary: summary.update(version=99),
-        lambda summary: summary["methods"].pop("untouched"),
-        lambda summary: summary["methods"]["lpes"]["positions"].pop(),
-        lambda summary: summary["methods"]["lpes"]["positions"][0].update(accuracy="high"),
-        lambda summary: summary["shuffles"].pop("positions"),
-        lambda summary: summary.update(smaller_batches={"n_candidates": "2", "best": True, "methods": []}),
-        lambda summary: summary.update(smaller_batches={"n_candidates": 2, "best": True}),
+        (lambda summary: summary.pop("differences"), "the field 'differences', but it is missing"),
+        (lambda summary: summary.update(version=99), "to have format 'lpes-evo/report', version 1, but got"),
+        (lambda summary: summary["methods"].pop("untouched"), "the method 'untouched' is missing"),
+        (lambda summary: summary["methods"]["lpes"]["positions"].pop(), "has the positions"),
+        (lambda summary: summary["methods"]["lpes"]["positions"][0].update(accuracy="high"),
+         "methods.lpes.positions.0.accuracy is 'high'"),
+        (lambda summary: summary["shuffles"].pop("positions"), "the field 'shuffles.positions'"),
+        (lambda summary: summary["shuffles"]["positions"].pop(), "'shuffles' has the positions"),
+        (lambda summary: summary.update(smaller_batches={"n_candidates": "2", "best": True, "methods": []}),
+         "smaller_batches.n_candidates is '2'"),
+        (lambda summary: summary.update(smaller_batches={"n_candidates": 2, "best": True}),
+         "the field 'smaller_batches.methods'"),
+        (lambda summary: summary.update(other=1), "to have no field 'other'"),
     ],
-)
-def test_an_edited_report_is_refused(tmp_path, edit):
+)  # fmt: skip
+def test_an_edited_report_is_refused(tmp_path, edit, message):
     summary = json.loads(json.dumps(summarise(*measured(tmp_path / "report.jsonl"))))
     edit(summary)
-    save_report(tmp_path / "report.json", summary)
-    with pytest.raises(JournalError, match="whole report of format"):
+    (tmp_path / "report.json").write_text(json.dumps(summary))
+    with pytest.raises(JournalError, match=message):
         load_report(tmp_path / "report.json")
+    with pytest.raises(JournalError, match=message):
+        save_report(tmp_path / "report.json", summary)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "to be JSON"),
-        ("[]", "whole report of format"),
-        ('{"format": "lpes-evo/report"}', "whole report of format"),
-        ('{"format": "lpes-evo/report", "version": 1, "methods": ["lpes"]}', "whole report of format"),
-        ('{"format": "lpes-evo/report", "version": 1, "methods": {"lpes": {}}}', "whole report of format"),
+        ("[]", "to have format 'lpes-evo/report', version 1, but got 'list'"),
+        ('{"format": "lpes-evo/report"}', "to have format 'lpes-evo/report', version 1, but got"),
+        (
+            '{"format": "lpes-evo/report", "version": 1, "methods": ["lpes"]}',
+            "to be a whole report, but methods is",
+        ),
+        (
+            '{"format": "lpes-evo/report", "version": 1, "methods": {"lpes": {}}}',
+            "the field 'methods.lpes.scales'",
+        ),
     ],
 )
 def test_a_damaged_report_is_refused(tmp_path, text, message):

@@ -7,13 +7,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from lpes_evo._settings import hash_values
 from lpes_evo.analysis._reports import report_drift
 from lpes_evo.analysis._request import AnalysisRequest, prepare
 from lpes_evo.cli import app
 from lpes_evo.errors import ConfigError, JournalError, LpesError, ModelError, ScalesError, StorageError
+from lpes_evo.journal import read_journal
 from lpes_evo.page import write_page
 from lpes_evo.report import load_report
 from lpes_evo.scales import load_scales
+from tests.conftest import rewrite_journal, without_checksums
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = '<script>alert(\'x\')</script>"><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;'
@@ -185,6 +188,7 @@ def test_what_comes_from_files_is_text_and_nothing_else(run, tmp_path):
     config["provenance"].update(command=HOSTILE, device_name=HOSTILE, weights=HOSTILE)
     config["provenance"]["versions"] = {HOSTILE: HOSTILE}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    rewrite_journal(folder / "journal.jsonl", config=written_hash(folder))
     summary = load_report(folder / "report.json")
     summary["methods"][HOSTILE] = summary["methods"]["untouched"]
     (folder / "report.json").write_text(json.dumps(summary))
@@ -235,10 +239,12 @@ def test_a_run_that_goes_on_shows_what_is_there(run, tmp_path):
 def test_a_search_without_a_success_has_a_page_too(run, tmp_path):
     (run / "report.json").unlink()
     (run / "scales.json").unlink()
-    header, line, *_ = (run / "journal.jsonl").read_text().splitlines()
-    record = json.loads(line) | {"status": "failed", "values": [], "scores": [], "error": "Traceback"}
-    again = record | {"key": f"failed 0: {record['key']}"}
-    (run / "journal.jsonl").write_text("\n".join([header, json.dumps(again), json.dumps(record), ""]))
+
+    def all_failed(records):
+        record = records[0] | {"status": "failed", "values": [], "scores": [], "error": "Traceback"}
+        return [record | {"key": f"failed 0: {record['key']}"}, record]
+
+    rewrite_journal(run / "journal.jsonl", all_failed)
     page = written(run, tmp_path / "report.html")
     assert page.pictures == []
     for words in ("no evaluation has succeeded", "of these failed 1", "failures that were tried again 1"):
@@ -248,21 +254,27 @@ def test_a_search_without_a_success_has_a_page_too(run, tmp_path):
 def test_a_search_that_succeeds_late_is_drawn_from_there(run, tmp_path):
     (run / "report.json").unlink()
     (run / "scales.json").unlink()
-    header, *lines = (run / "journal.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    records = [record for record in records if record["status"] == "ok"][:5]
-    assert len(records) == 5
-    for record in records[:4]:
-        record.update(status="failed", values=[], scores=[], error="Traceback", seconds=0.0)
-        del record["tokens"]
-    (run / "journal.jsonl").write_text("\n".join([header, *map(json.dumps, records), ""]))
+
+    def the_fifth_succeeds(records):
+        records = [record for record in records if record["status"] == "ok"][:5]
+        assert len(records) == 5
+        for record in records[:4]:
+            record.update(status="failed", values=[], scores=[], error="Traceback", seconds=0.0)
+            del record["tokens"]
+        return records
+
+    rewrite_journal(run / "journal.jsonl", the_fifth_succeeds)
     page = written(run, tmp_path / "report.html")
     assert page.pictures == ALWAYS
-    assert f"{records[4]['values'][0]:.6g} nats per token" in page.text
+    fifth = list(read_journal(run / "journal.jsonl").records.values())[4]
+    assert f"{fifth['values'][0]:.6g} nats per token" in page.text
+
     # Without their cost there is nothing to draw against it.
-    for record in records:
-        record.pop("tokens", None)
-    (run / "journal.jsonl").write_text("\n".join([header, *map(json.dumps, records), ""]))
+    def no_tokens(records):
+        for record in records:
+            record.pop("tokens", None)
+
+    rewrite_journal(run / "journal.jsonl", no_tokens)
     page = written(run, tmp_path / "report.html")
     assert page.pictures == [name for name in ALWAYS if name != "convergence-tokens"]
     assert "not in the journal" in page.text
@@ -293,6 +305,21 @@ def no_lines(run):
     (run / "journal.jsonl").write_text(header + "\n")
 
 
+def written_hash(folder):
+    """Return the hash that the journal would have, had the run been started with the configuration as it is now."""
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    del values["provenance"]
+    return hash_values(values)
+
+
+def edited_line(before, after):
+    def change(run):
+        without_checksums(run / "journal.jsonl")
+        replaced("journal.jsonl", before, after)(run)
+
+    return change
+
+
 def replaced(name, before, after):
     def change(run):
         text = (run / name).read_text()
@@ -309,11 +336,13 @@ def replaced(name, before, after):
         (lambda run: (run / "journal.jsonl").unlink(), JournalError, "search has begun, but there is no"),
         (no_lines, JournalError, "but it holds 0 evaluations"),
         (replaced("journal.jsonl", '{"key"', '{"kye"'), JournalError, "Expected line 2 of"),
-        (replaced("journal.jsonl", '"status": "ok"', '"status": "no"'), JournalError, "but got status 'no'"),
-        (replaced("journal.jsonl", "[5.0, ", "[900000.0, "), JournalError, "to be over 6 layers"),
-        (replaced("journal.jsonl", "[[0.0, ", "[[1.0, "), JournalError, "to draw curves over 6 layers"),
+        (replaced("journal.jsonl", '"ok", "values": [-', '"ok", "values": ['), JournalError, "Expected line 2 of"),
+        (edited_line('"status": "ok"', '"status": "no"'), JournalError, "status is 'no': input should be 'ok'"),
+        (edited_line("[5.0, ", "[900000.0, "), JournalError, "to be over 6 layers"),
+        (edited_line("[[0.0, ", "[[1.0, "), JournalError, "to draw curves over 6 layers"),
+        (replaced("config.yaml", "seed: 0", "seed: 1"), JournalError, "to belong to this run, but its config is"),
         (replaced("config.yaml", "n_layers: 6", "n_layers: 7"), JournalError, "to be over 7 layers"),
-        (replaced("config.yaml", "dtype: float32", "dtype: [1]"), JournalError, "one value for each name"),
+        (replaced("config.yaml", "dtype: float32", "dtype: [1]"), JournalError, r"but dtype is \[1\]"),
         (replaced("config.yaml", "seed: 0", "seed: no"), ConfigError, "configuration key seed"),
         (replaced("scales.json", '"version": 1', '"version": 2'), ScalesError, "version 1, but got"),
         (lambda run: (run / "scales.json").unlink(), ScalesError, "to be those of"),
@@ -358,8 +387,16 @@ def test_a_name_that_no_file_can_have_is_refused_in_one_line(run):
     ("change", "error", "message"),
     [
         (lambda values: values.update(scales=[0.9] * 6), ScalesError, "but it is that of others"),
-        (lambda values: values.update(format="x"), ConfigError, "but at format: Input should be"),
-        (lambda values: values["arms"]["noise"].pop("layers"), ConfigError, "at arms.noise.layers: Field"),
+        (
+            lambda values: values.update(format="x"),
+            ConfigError,
+            "to have format 'lpes-evo/drift', version 1, but got",
+        ),
+        (
+            lambda values: values["arms"]["noise"].pop("layers"),
+            ConfigError,
+            "the field 'arms.noise.layers', but it is missing",
+        ),
         (
             lambda values: values["arms"]["noise"]["drift"]["cka"].update(low="0"),
             ConfigError,
@@ -368,7 +405,11 @@ def test_a_name_that_no_file_can_have_is_refused_in_one_line(run):
         (lambda values: values["arms"]["noise"]["layers"]["cka"].pop(), ConfigError, "same arms and layers"),
         (lambda values: values["arms"].update({"$x": values["arms"]["noise"]}), ConfigError, "same arms"),
         (lambda values: values["vectors"][0].pop("accuracy"), ConfigError, "same arms and layers"),
-        (lambda values: values["claim"].update(cka="perhaps"), ConfigError, "at claim.cka: Input should be"),
+        (
+            lambda values: values["claim"].update(cka="perhaps"),
+            ConfigError,
+            "claim.cka is 'perhaps': input should be",
+        ),
     ],
 )
 def test_drift_that_does_not_belong_to_the_run_is_refused(whole, searched, tmp_path, change, error, message):
@@ -394,6 +435,7 @@ def test_drift_that_is_not_there_is_refused(run, tmp_path):
 
 def test_a_model_that_is_missing_or_of_another_depth_is_refused(run, tmp_path, monkeypatch, tiny_loaded):
     replaced("config.yaml", "name: tiny", f"name: {tmp_path / 'none.gguf'}")(run)
+    rewrite_journal(run / "journal.jsonl", config=written_hash(run))
     with pytest.raises(ModelError, match="none.gguf"):
         write_page(run)
     monkeypatch.setattr("lpes_evo.analysis._request.load_model", lambda *_, **__: tiny_loaded)
@@ -401,3 +443,9 @@ def test_a_model_that_is_missing_or_of_another_depth_is_refused(run, tmp_path, m
         write_page(run)
     assert not (run / "report.html").exists()
     assert not Path(run / "drift").exists()
+
+
+def test_the_page_of_a_kept_run_of_an_early_version_is_written(tmp_path):
+    kept = Path(__file__).parents[2] / "docs" / "results" / "smollm2-needle"
+    page = write_page(kept, tmp_path / "report.html", drift=None)
+    assert "written by another version" in page.path.read_text()

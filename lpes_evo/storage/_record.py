@@ -1,0 +1,138 @@
+"""Record: the one strict model with which a file, or a line of a journal, is written and read."""
+
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lpes_evo._files import to_json, write_atomic
+from lpes_evo.errors import JournalError, LpesError
+from lpes_evo.storage._text import check_numbers, parse_json, read_text, shown, without_halves
+
+_Self = TypeVar("_Self", bound="Record")
+
+
+class Record(BaseModel):
+    """Base of everything that is read back from a file: each field has its type, none is missing, none is unknown.
+
+    A subclass that is a whole file has the fields ``format`` and ``version``, each a `Literal` with a default. A
+    subclass that is a part of a file, or a line of a journal, has none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    WHAT: ClassVar[str] = "a record"
+    """What the file is, as a noun with its article."""
+    SOUGHT: ClassVar[str] = "a record at"
+    """What is missing where there is no file, with a preposition behind."""
+    ERROR: ClassVar[type[LpesError]] = JournalError
+    """What is raised about the file."""
+    MISSING: ClassVar[str] = "Check the path."
+    """What to do where there is no file, as a sentence."""
+    REMEDY: ClassVar[str] = "Restore it."
+    """What to do where the file is damaged, as a sentence."""
+
+    @classmethod
+    def of(cls: type[_Self], values: Any, place: str) -> _Self:
+        """Check values that come from JSON.
+
+        Args:
+            values: What `json` parsed.
+            place: Where they come from, for messages: a file, or a line of one.
+
+        Returns:
+            The record.
+
+        Raises:
+            LpesError: The format is another one, a field is missing, unknown or of a wrong type, or the fields do not
+                fit each other; of the class ``ERROR``.
+        """
+        cls._check_format(values, place)
+        check_numbers(values, place, cls.ERROR, cls.REMEDY)
+        try:
+            # Strict models take tuples of Python or lists of JSON, so the values are made JSON once more.
+            text = to_json(values)
+            return cls.model_validate_json(to_json(without_halves(values)) if "\\ud" in text else text)
+        except ValidationError as failure:
+            raise cls.ERROR(cls._explanation(failure, place)) from failure
+        except (ValueError, RecursionError) as failure:
+            raise cls.ERROR(
+                f"Expected {place} to be {cls.WHAT}, but got {failure}. {cls.REMEDY}"
+            ) from failure
+
+    @classmethod
+    def load(cls: type[_Self], file: Path) -> _Self:
+        """Read a file.
+
+        Args:
+            file: The file, in UTF-8 with or without a byte-order mark.
+
+        Returns:
+            The record.
+
+        Raises:
+            LpesError: The file is missing, is not JSON, or is not such a record; of the class ``ERROR``.
+        """
+        text = read_text(file, cls.SOUGHT, cls.ERROR, cls.MISSING)
+        return cls.of(parse_json(text, str(file), cls.ERROR, cls.REMEDY), str(file))
+
+    def save(self, file: Path) -> None:
+        """Write the file; fields that were not given are left out.
+
+        Args:
+            file: The file; its folder must exist.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        write_atomic(file, to_json(self.to_json(), indent=1) + "\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as values that `json` can write, without those that were not given."""
+        given = self.model_dump(mode="json", exclude_unset=True)
+        stated = {
+            name: getattr(self, name) for name in ("format", "version") if name in type(self).model_fields
+        }
+        return stated | given
+
+    @classmethod
+    def _check_format(cls, values: Any, place: str) -> None:
+        """Refuse the file of another kind or version, of which nothing else can be said."""
+        fields = cls.model_fields
+        if "format" not in fields:
+            return
+        expected = fields["format"].default, fields["version"].default
+        found = (
+            (values.get("format"), values.get("version"))
+            if isinstance(values, dict)
+            else type(values).__name__
+        )
+        # True and 1.0 equal 1 in Python.
+        if found != expected or type(found[1]) is not int:
+            raise cls.ERROR(
+                f"Expected {place} to have format {expected[0]!r}, version {expected[1]}, but got {shown(found)}. "
+                f"It is another file, or of another version of lpes-evo. {cls.REMEDY}"
+            )
+
+    @classmethod
+    def _explanation(cls, failure: ValidationError, place: str) -> str:
+        """Say in one line what was expected of which field, and what came."""
+        first = failure.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            return f"Expected {place} to have the field {where!r}, but it is missing. {cls.REMEDY}"
+        if first["type"] == "extra_forbidden":
+            return (
+                f"Expected {place} to have no field {where!r}, which {cls.WHAT} does not have. {cls.REMEDY}"
+            )
+        rule = first.get("ctx", {}).get("error")
+        if rule is not None:
+            # Some rules are those of other modules, whose errors are whole sentences.
+            if isinstance(rule, LpesError):
+                return f"{place}: {rule} {cls.REMEDY}"
+            return f"Expected the parts of {place} to fit each other, but {rule}. {cls.REMEDY}"
+        reason = first["msg"][0].lower() + first["msg"][1:]
+        return (
+            f"Expected {place} to be {cls.WHAT}, but {where or 'its root'} is {shown(first['input'])}: {reason}. "
+            f"{cls.REMEDY}"
+        )
