@@ -20,7 +20,7 @@ from lpes_evo.evals import (
 from lpes_evo.evals import _target as target_module
 from lpes_evo.evals._arms import LpesArm, UntouchedArm, make_arms
 from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.evals._target import EvalTarget, answer_batch
+from lpes_evo.evals._target import EvalTarget, answer_batch, try_sharing
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.scales import Scales
@@ -381,11 +381,12 @@ def test_questions_about_one_text_share_a_run_over_it_where_the_method_allows(ta
     arm = make_arms(None, [spec])[-1]
     alone = [answer_batch(target, arm, [example], "teacher forcing", 1024)[0] for example in examples]
     widths = []
-    answer_batch(target, arm, examples, "teacher forcing", 1024)  # the first batch tries sharing
+    sharing = try_sharing(target, [arm], examples, 1024)[arm.name]
+    assert sharing.is_sound == (spec != "ms-poe")
     target.loaded.model.model.register_forward_pre_hook(
         lambda _, __, inputs: widths.append(inputs["input_ids"].numel()), with_kwargs=True
     )
-    together = answer_batch(target, arm, examples, "teacher forcing", 1024)
+    together = answer_batch(target, arm, examples, "teacher forcing", 1024, sharing.is_sound)
     assert [answer.output for answer in together] == [answer.output for answer in alone]
     assert [answer.nats for answer in together] == pytest.approx(
         [answer.nats for answer in alone], rel=1e-4, abs=1e-4
