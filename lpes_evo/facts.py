@@ -18,7 +18,8 @@ class ProblemFacts:
         sources: What each example is made of, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
-        sharing: Whether examples that begin alike share a run over their beginning; ``None`` for problems without tokens.
+        sharing: Whether examples that begin alike share a run over their beginning; ``None`` for problems without
+            tokens.
         has_gradient: Whether the problem defines a gradient.
         gradient_cost: Forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.

@@ -52,14 +52,15 @@ def pack_masks(
             handle.remove()
     if not reader.was_called:
         raise UnsupportedModelError(
-            f"Expected {type(model).__name__} to call its decoder layers as modules, but it did not. Score its rows one "
-            "by one, without shared prefixes."
+            f"Expected {type(model).__name__} to call its decoder layers as modules, but it did not. Score its rows "
+            "one by one, without shared prefixes."
         )
 
 
 def masks_are_given(model: Any) -> bool:
-    """Return whether the attention backend of a model takes a mask that says for each two tokens whether one sees the
-    other, as ``sdpa`` and ``eager`` do and flash attention does not.
+    """Return whether the attention backend of a model takes a mask for each two tokens.
+
+    Those of ``sdpa`` and ``eager`` do; flash attention knows nothing but padding, causality and windows.
     """
     from transformers import AttentionMaskInterface
 
@@ -89,9 +90,7 @@ def recorded_masks(model: Any) -> Iterator[list[Any]]:
     def record(_layer: Any, _args: Any, kwargs: dict[str, Any]) -> None:
         found.append(kwargs.get("attention_mask"))
 
-    handles = [
-        layer.register_forward_pre_hook(record, with_kwargs=True) for layer in decoder_layers(model)
-    ]
+    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in decoder_layers(model)]
     try:
         yield found
     finally:
@@ -185,10 +184,12 @@ class _MaskReader:
             or mask.shape[-2:] != (width, width)
             or not (mask.dtype == torch.bool or mask.is_floating_point())
         ):
-            shape = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, torch.Tensor) else type(mask).__name__
+            shape = (
+                f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, torch.Tensor) else type(mask).__name__
+            )
             raise UnsupportedModelError(
-                f"Expected a mask of shape (batch, heads, {width}, {width}) for every layer, but {type(layer).__name__} "
-                f"got {shape}. Score the rows one by one, without shared prefixes."
+                f"Expected a mask of shape (batch, heads, {width}, {width}) for every layer, but "
+                f"{type(layer).__name__} got {shape}. Score the rows one by one, without shared prefixes."
             )
         # All entries of the batch are texts without padding to the model, so the first stands for all.
         read = mask[0][:, rows.to(mask.device), columns.to(mask.device)].transpose(0, 1)

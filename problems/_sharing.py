@@ -1,4 +1,4 @@
-"""Sharing of prefixes: whether a model scores rows that share a run over their common beginning as it scores each alone."""
+"""Sharing of prefixes: whether rows that share a run over their common beginning score what each scores alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,9 @@ class Sharing:
 
     def __str__(self) -> str:
         """Return the verdict and its reason in a line for people."""
-        return f"prefixes are shared, {self.reason}" if self else f"prefixes are not shared, since {self.reason}"
+        return (
+            f"prefixes are shared, {self.reason}" if self else f"prefixes are not shared, since {self.reason}"
+        )
 
 
 def sharing_is_sound(
@@ -43,8 +45,8 @@ def sharing_is_sound(
     """Find out whether a model gives the same scores with and without shared prefixes.
 
     Recurrent layers carry tokens of one segment into the next, and some families keep to masks of their own. So the
-    pack with the longest row, which goes farthest beyond a sliding window, is scored both ways. Scores of half precision
-    would hide a window that is off by a little, so the tokens that each layer may see are compared as well.
+    pack with the longest row, which goes farthest beyond a sliding window, is scored both ways. Scores alone would hide
+    a window that is off by a little, so the tokens that each layer may see are compared as well.
 
     Args:
         model: The model.

@@ -186,7 +186,9 @@ def try_sharing(
             raise
         except Exception as error:  # the examples that fail are written down when they are answered
             message = next(iter(str(error).splitlines()), "")
-            found[arm.name] = Sharing(False, f"the model failed on it ({type(error).__name__}: {message:.300})")
+            found[arm.name] = Sharing(
+                False, f"the model failed on it ({type(error).__name__}: {message:.300})"
+            )
         _free_memory(target)
     return found
 
