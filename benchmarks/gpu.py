@@ -241,7 +241,7 @@ def bare_seconds(bench: Bench) -> float:
     problem, model = bench.long, bench.loaded.model
     rows = [problem._rows[name] for name in problem.example_ids]
     inputs = []
-    for batch in batches(pack_rows(rows, share_prefixes=problem._share_prefixes), problem.batch_tokens):
+    for batch in batches(pack_rows(rows, share_prefixes=problem.sharing.is_sound), problem.batch_tokens):
         ids = torch.zeros(len(batch.packs), max(pack.n_tokens for pack in batch.packs), dtype=torch.long)
         for entry, pack in enumerate(batch.packs):
             tokens = list(pack.rows[0].prompt_ids[: pack.n_prefix])

@@ -90,7 +90,7 @@ def score(model: Any, spec: str, rows: Any) -> dict[str, float]:
         if method.chooses_by_prompt:
             scores = score_row_by_row(applied, model, rows, prompts_end=True)
         else:
-            scores = score_answers(model, rows, share_prefixes=sharing_is_sound(model, rows))
+            scores = score_answers(model, rows, share_prefixes=sharing_is_sound(model, rows).is_sound)
     return {"fitness": float(scores.log_probability.mean()), "accuracy": float(scores.correct.mean())}
 
 

@@ -29,6 +29,7 @@ class Estimate:
         report_tokens: Tokens forwarded by the measurement on held-out examples.
         gradient_tokens: Tokens of all gradients of the search, a backward pass counted as two; they wait for each
             other.
+        sharing: Whether examples about one text share the run over it, and why or why not, in lines for people.
     """
 
     load_seconds: float
@@ -40,6 +41,7 @@ class Estimate:
     n_evaluations: int
     report_tokens: int
     gradient_tokens: int = 0
+    sharing: tuple[str, ...] = ()
 
     @property
     def search_seconds(self) -> float:
@@ -61,6 +63,7 @@ class Estimate:
         """Return the estimate as lines for people."""
         speed = self.evaluation_tokens / self.evaluation_seconds
         return [
+            *self.sharing,
             f"loading the model   {duration(self.load_seconds)}",
             f"one evaluation      {self.evaluation_seconds:.2f} s ({self.evaluation_tokens} tokens, "
             f"{speed:.0f} tokens/s, pilot spread {self.spread_seconds:.2f} s)",
@@ -111,6 +114,7 @@ def estimate_run(
         n_evaluations=config.search.max_evaluations - config.search.max_gradients,
         report_tokens=job.report.n_tokens * n_vectors,
         gradient_tokens=_gradient_tokens(job),
+        sharing=tuple(job.sharing),
     )
 
 

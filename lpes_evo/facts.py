@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import Problem
+from lpes_evo.problems import Problem, Sharing
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class ProblemFacts:
         sources: What each example is made of, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
+        sharing: Whether examples that begin alike share a run over their beginning; ``None`` for problems without
+            tokens.
         has_gradient: Whether the problem defines a gradient.
         gradient_cost: Forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.
@@ -30,6 +32,7 @@ class ProblemFacts:
     sources: tuple[str, ...]
     positions: tuple[float, ...] = ()
     n_tokens: int = 0
+    sharing: Sharing | None = None
     has_gradient: bool = False
     gradient_cost: int = 3
     skipped: int = 0
@@ -54,6 +57,7 @@ class ProblemFacts:
             sources=tuple(problem.sources),
             positions=tuple(getattr(problem, "positions", ())),
             n_tokens=getattr(problem, "n_tokens", 0),
+            sharing=getattr(problem, "sharing", None),
             has_gradient=type(problem).gradient is not Problem.gradient,
             gradient_cost=problem.gradient_cost,
             skipped=getattr(problem, "skipped", 0),

@@ -90,6 +90,14 @@ class JobFacts:
         return len(set(self.search.groups)) if self.config.search.objectives == "groups" else 1
 
     @property
+    def sharing(self) -> list[str]:
+        """Whether examples about one text share the run over it, and why or why not, in lines for people."""
+        lines = [f"Search examples: {self.search.sharing}"]
+        if bool(self.report.sharing) != bool(self.search.sharing):
+            lines.append(f"Held-out examples: {self.report.sharing}")
+        return lines
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be one: configuration, data, weights, and how the model computes."""
         return {

@@ -215,6 +215,8 @@ def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> 
         f"{len(job.search.example_ids)} search examples, {job.search.n_tokens} tokens a full evaluation; "
         f"{len(job.report.example_ids)} held-out examples"
     )
+    for line in job.sharing:
+        reporter.stage(line)
     if not job.space.contains_identity:
         reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
     skipped = job.search.skipped + job.report.skipped

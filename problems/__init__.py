@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lpes_evo.problems._problem import Problem
     from lpes_evo.problems._recall import RecallTask
     from lpes_evo.problems._registry import make_task
-    from lpes_evo.problems._score import AnswerScores, score_answers, sharing_is_sound
+    from lpes_evo.problems._score import AnswerScores, score_answers
+    from lpes_evo.problems._sharing import Sharing, sharing_is_sound
     from lpes_evo.problems._task import Example, Split, Task, check_disjoint, data_hash
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "NeedleTask",
     "Problem",
     "RecallTask",
+    "Sharing",
     "Split",
     "TargetCurveProblem",
     "Task",
@@ -64,6 +66,7 @@ _MODULES = {
     "NeedleTask": "_needle",
     "Problem": "_problem",
     "RecallTask": "_recall",
+    "Sharing": "_sharing",
     "Split": "_task",
     "TargetCurveProblem": "_curves",
     "Task": "_task",
@@ -76,7 +79,7 @@ _MODULES = {
     "mean_interval": "_aggregate",
     "paired_difference": "_aggregate",
     "score_answers": "_score",
-    "sharing_is_sound": "_score",
+    "sharing_is_sound": "_sharing",
     "wilson_interval": "_aggregate",
 }
 

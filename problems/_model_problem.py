@@ -13,7 +13,8 @@ from lpes_evo.problems._encode import OverLength, encode_examples
 from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.problems._pack import Pack, pack_rows
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
-from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers, sharing_is_sound
+from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers
+from lpes_evo.problems._sharing import Sharing, sharing_is_sound
 from lpes_evo.problems._task import Example, check_count, data_hash
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ModelProblem(Problem):
         groups: ``begin``, ``middle`` or ``end`` for each example, ``(n_examples,)``.
         batch_tokens: Tokens of one forward pass, padding included.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
+        sharing: Whether examples about one text share the run over it, and why or why not.
         skipped: Number of examples left out because they exceed the window.
         data_hash: SHA-256 of the examples that are scored.
         is_exact: Whether the model computes in float32 or better, see `Problem`.
@@ -90,8 +92,10 @@ class ModelProblem(Problem):
             chat_template=chat_template,
             over_length=over_length,
         )
-        self._share_prefixes = share_prefixes and sharing_is_sound(
-            loaded.model, encoding.rows, batch_tokens=batch_tokens
+        self.sharing = (
+            sharing_is_sound(loaded.model, encoding.rows, batch_tokens=batch_tokens)
+            if share_prefixes
+            else Sharing(False, "task.share_prefixes is off")
         )
         self.n_layers = loaded.n_layers
         self.example_ids = tuple(example.id for example in encoding.examples)
@@ -192,7 +196,7 @@ class ModelProblem(Problem):
             check_curve(scales, self.n_layers),
             check_weights(weights, len(ids)),
             batch_tokens=self.batch_tokens,
-            share_prefixes=self._share_prefixes,
+            share_prefixes=self.sharing.is_sound,
             checkpointing=self._checkpointing,
         )
         _check_finite(scores[None], ids)
@@ -268,7 +272,7 @@ class ModelProblem(Problem):
 
     def _packs(self, example_ids: Sequence[str]) -> list[Pack]:
         rows = [self._rows[name] for name in self._chosen(example_ids)]
-        return pack_rows(rows, share_prefixes=self._share_prefixes)
+        return pack_rows(rows, share_prefixes=self.sharing.is_sound)
 
     def _chosen(self, example_ids: Sequence[str] | None) -> tuple[str, ...]:
         ids = self.example_ids if example_ids is None else tuple(example_ids)
@@ -287,7 +291,7 @@ class ModelProblem(Problem):
             [self._rows[name] for name in ids],
             scales=curves,
             batch_tokens=self.batch_tokens,
-            share_prefixes=self._share_prefixes,
+            share_prefixes=self.sharing.is_sound,
         )
         _check_finite(scores.log_probability, ids)
         return scores

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
+from lpes_evo.problems._masks import pack_masks, repeat_entries
 from lpes_evo.problems._pack import Batch, Pack, batches, pack_rows
 from lpes_evo.workers import mark_step
 
@@ -68,9 +69,8 @@ def score_answers(
             the time of the call. ``None`` scores the model as it is.
         batch_tokens: Tokens of one forward pass, padding included; a longer row is a batch of its own. ``None``
             chooses by the kind of device, see `default_batch_tokens`.
-        share_prefixes: Whether rows that begin alike share one run over their common beginning. It needs a
-            model in which tokens meet in attention alone, under a mask given from outside; see
-            `sharing_is_sound`.
+        share_prefixes: Whether rows that begin alike share one run over their common beginning. It needs a model in
+            which tokens meet in attention alone, under masks that can be replaced; see `sharing_is_sound`.
         padding_side: Side on which shorter rows of a batch are padded. ``right`` needs no attention mask,
             which keeps the fast causal kernels; ``left`` does not go with ``share_prefixes``.
         pad_id: Token that fills the padding; it changes nothing.
@@ -83,6 +83,7 @@ def score_answers(
         TaskError: ``batch_tokens`` is not a positive integer, ``padding_side`` is unknown, or it is ``left`` together
             with ``share_prefixes``.
         ScalesError: The scales have the wrong shape, or a value that is not finite or outside 1e-6 to 1e6.
+        UnsupportedModelError: Rows share prefixes, and the layers of the model get no masks that can be replaced.
     """
     import torch
 
@@ -125,39 +126,6 @@ def _curves_of(batch: Batch, scales: npt.NDArray[np.float64]) -> npt.NDArray[np.
     return curves if len(curves) == 1 else np.repeat(curves, len(batch.packs), axis=0)
 
 
-def sharing_is_sound(model: Any, rows: Sequence[EncodedExample], *, batch_tokens: int | None = None) -> bool:
-    """Return whether a model gives the same scores with and without shared prefixes.
-
-    Recurrent layers carry tokens of one segment into the next, and some families build their own mask from
-    what they are given; so the first pack is scored both ways.
-
-    Args:
-        model: The model.
-        rows: Token ids of the examples that will be scored.
-        batch_tokens: Tokens of one forward pass, see `score_answers`.
-
-    Returns:
-        Whether the scores agree; ``False`` where no two rows begin alike or the model refuses the mask.
-    """
-    import torch
-
-    shared = next((pack for pack in pack_rows(rows, share_prefixes=True) if len(pack.rows) > 1), None)
-    # Mamba, gated delta nets and their kin mix neighbouring tokens by a short convolution. Weights close to their
-    # beginning can hide that from the comparison below.
-    if shared is None or any(isinstance(module, torch.nn.Conv1d) for module in model.modules()):
-        return False
-    plain = score_answers(model, shared.rows, batch_tokens=batch_tokens)
-    try:
-        packed = score_answers(model, shared.rows, batch_tokens=batch_tokens, share_prefixes=True)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
-        # What a family raises for a mask it does not know depends on the family.
-        return False
-    tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
-    return bool(np.allclose(plain.log_probability, packed.log_probability, rtol=0, atol=tolerance))
-
-
 def answer_scores(
     model: Any,
     packs: Sequence[Pack],
@@ -183,19 +151,21 @@ def answer_scores(
     """
     import torch
 
-    layout = _Layout(packs, padding_side, pad_id)
+    layout = Layout(packs, padding_side, pad_id)
 
     def load(values: npt.NDArray[Any]) -> torch.Tensor:
-        return _repeat(torch.from_numpy(values).to(model.device), n_candidates)
+        return repeat_entries(torch.from_numpy(values).to(model.device), n_candidates)
 
     inputs = {name: load(values) for name, values in layout.inputs.items()}
-    if layout.shares:
-        segments = torch.from_numpy(layout.segments).to(model.device)
-        inputs["attention_mask"] = _repeat(_segment_mask(segments, model.dtype), n_candidates)
     pack, place = map(load, layout.places)
     first_entry = len(packs) * torch.arange(n_candidates, device=model.device)
     entry = pack + first_entry.repeat_interleave(len(pack) // n_candidates)[:, None]
-    logits = _logits_at(model, inputs, entry, place)
+    with (
+        pack_masks(model, layout.segments, layout.inputs["position_ids"], n_candidates)
+        if layout.shares
+        else nullcontext()
+    ):
+        logits = _logits_at(model, inputs, entry, place)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probabilities = logits.log_softmax(dim=-1)
     wanted, used = load(layout.targets), load(layout.counted)
@@ -206,12 +176,7 @@ def answer_scores(
     return mean.view(n_candidates, -1), greedy.view(n_candidates, -1)
 
 
-def _repeat(values: "torch.Tensor", times: int) -> "torch.Tensor":
-    """Return ``(n, ...)`` values repeated along the first axis, without a copy where ``n`` or ``times`` is 1."""
-    return values.expand(times, *values.shape).flatten(0, 1)
-
-
-class _Layout:
+class Layout:
     """Where the tokens of a batch of packs stand, and where their answers are read.
 
     Attributes:
@@ -223,7 +188,7 @@ class _Layout:
         counted: Which of them are real, ``(n_rows, n_answer)``.
     """
 
-    def __init__(self, packs: Sequence[Pack], padding_side: PaddingSide, pad_id: int) -> None:
+    def __init__(self, packs: Sequence[Pack], padding_side: PaddingSide = "right", pad_id: int = 0) -> None:
         width = max(pack.n_tokens for pack in packs)
         rows = [row for pack in packs for row in pack.rows]
         answers = (len(rows), max(len(row.answer_ids) for row in rows))
@@ -259,24 +224,12 @@ class _Layout:
         self.inputs = {"input_ids": ids}
         if self.shares or padding_side == "left":
             self.inputs["position_ids"] = positions
+        # Right padding needs no mask: attention is causal, so what follows a row cannot reach it.
         if padding_side == "left":
-            # Right padding needs no mask: attention is causal, so what follows a row cannot reach it.
             self.inputs["attention_mask"] = (self.segments >= 0).astype(np.int64)
-
-
-def _segment_mask(segments: "torch.Tensor", dtype: "torch.dtype") -> "torch.Tensor":
-    """Return the mask ``(n_packs, 1, width, width)`` that is added to attention scores.
-
-    A token sees what stands before it in the shared prefix and in its own segment.
-    """
-    import torch
-
-    seen, sees = segments[:, None, :], segments[:, :, None]
-    width = segments.shape[1]
-    earlier = torch.ones(width, width, dtype=torch.bool, device=segments.device).tril()
-    allowed = earlier & ((seen == 0) | (seen == sees))
-    mask = torch.zeros(allowed.shape, dtype=dtype, device=segments.device)
-    return mask.masked_fill_(~allowed, torch.finfo(dtype).min)[:, None]
+        elif self.shares:
+            # Without a mask, transformers would take each segment for a text of its own.
+            self.inputs["attention_mask"] = np.ones_like(ids)
 
 
 def _logits_at(

@@ -94,7 +94,10 @@ def run_comparison(
 def _model_arena(config: ComparisonConfig, devices: str, reporter: Reporter) -> Iterator[ModelArena]:
     reporter.stage(f"Loading {config.run.model.name}")
     with make_pool(JobSpec(config.run), devices, on_event=reporter.stage) as pool:
-        yield ModelArena(pool)
+        arena = ModelArena(pool)
+        for line in arena.job.sharing:
+            reporter.stage(line)
+        yield arena
 
 
 def _contestants(config: ComparisonConfig, arena: Arena) -> dict[str, Contestant]:

@@ -107,6 +107,7 @@ def collect_answers(
                 batch.examples,
                 batch.planned.mode,
                 batch_tokens,
+                bool(batch.planned.sharing.get(batch.arm.name)),
                 limited=limited,
                 label=f"{batch.arm.name} on {len(batch.examples)} examples of {batch.planned.task.name}",
             )

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from lpes_evo.errors import TaskError
+from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._encode import Mode, PromptFacts
 from lpes_evo.evals._registry import make_eval_task
-from lpes_evo.evals._target import encode_prompts
+from lpes_evo.evals._target import encode_prompts, try_sharing
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals._task_calls import draw_examples, warnings_of
 from lpes_evo.evals.harness import is_harness_task
-from lpes_evo.problems import data_hash
+from lpes_evo.problems import Sharing, data_hash
+from lpes_evo.problems._sharing import NOTHING_ALIKE
 from lpes_evo.workers import Pool
 
 # Texts of one message to a worker.
@@ -49,6 +51,8 @@ class PlannedTask:
         mode: How the examples are answered.
         examples: The examples that fit, in the order of the task.
         batches: The same examples, longest first, in batches.
+        sharing: By arm, whether questions about one text share a run over it; empty where nothing can be shared,
+            as in generation.
         data: SHA-256 of the examples.
         n_skipped: Examples left out.
         facts: What is known about each prompt, by id.
@@ -59,6 +63,7 @@ class PlannedTask:
     mode: Mode
     examples: tuple[EvalExample, ...]
     batches: tuple[tuple[EvalExample, ...], ...]
+    sharing: dict[str, Sharing]
     data: str
     n_skipped: int
     facts: dict[str, PromptFacts]
@@ -103,14 +108,17 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
     return drawn, [spec for spec in config.tasks if is_harness_task(spec)]
 
 
-def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str, Any]) -> PlannedTask:
-    """Find out which examples fit the model, and put them into batches.
+def plan_task(
+    pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str, Any], arms: Sequence[Arm]
+) -> PlannedTask:
+    """Find out which examples fit the model, put them into batches, and try whether these may share prefixes.
 
     Args:
         pool: Workers that hold the model.
         drawn: The task.
         config: The evaluation.
         facts: What `describe_target` told about the model.
+        arms: What is done to the model.
 
     Returns:
         The plan.
@@ -138,11 +146,13 @@ def plan_task(pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str,
         )
     kept = tuple(example for example in drawn.examples if example.id in by_id)
     budget = config.batch_tokens or facts["default_batch_tokens"]
+    batches = _batches(kept, by_id, budget, by_source=drawn.mode == "teacher forcing")
     return PlannedTask(
         task=drawn.task,
         mode=drawn.mode,
         examples=kept,
-        batches=_batches(kept, by_id, budget, by_source=drawn.mode == "teacher forcing"),
+        batches=batches,
+        sharing=_sharing(pool, arms, batches, budget) if drawn.mode == "teacher forcing" else {},
         data=data_hash(cast("Any", kept)),
         n_skipped=len(refused),
         facts=by_id,
@@ -217,6 +227,24 @@ def _batches(
             found.append([example])
             widest = fact.n_prompt, fact.n_answer
     return tuple(tuple(batch) for batch in found)
+
+
+def _sharing(
+    pool: Pool, arms: Sequence[Arm], batches: Sequence[Sequence[EvalExample]], budget: int
+) -> dict[str, Sharing]:
+    """Try on the longest text with several questions whether these may share a run over it, under every arm.
+
+    One worker decides for all, so that scores do not depend on who answers which batch.
+    """
+    nothing = {arm.name: Sharing(False, NOTHING_ALIKE) for arm in arms}
+    for batch in batches:
+        if len({example.source for example in batch}) == len(batch):
+            continue
+        found: dict[str, Sharing] = pool.call(try_sharing, arms, batch, budget)
+        if any(sharing.reason == NOTHING_ALIKE for sharing in found.values()):
+            continue
+        return found
+    return nothing
 
 
 def _length(fact: PromptFacts) -> int:

@@ -80,7 +80,7 @@ def run_evaluation(
             notes += _harness_notes(config, lm_tasks)
             for note in notes:
                 reporter.stage(note)
-            tasks = [plan_task(pool, task, config, facts) for task in drawn]
+            tasks = [plan_task(pool, task, config, facts, arms) for task in drawn]
             _say_what_is_asked(tasks, facts, pool, reporter)
             notes += _neutral_notes(records, tasks)
             identity = _identity(config, facts, records, tasks)
@@ -264,6 +264,12 @@ def _say_what_is_asked(
             f"{planned.task.name}: {len(planned.examples)} examples in {len(planned.batches)} batches, prompts of up "
             f"to {longest} tokens, {planned.mode}"
         )
+        verdicts = list(dict.fromkeys(map(str, planned.sharing.values())))
+        for verdict in verdicts:
+            names = [name for name, sharing in planned.sharing.items() if str(sharing) == verdict]
+            # The tokens that a verdict tells are those of the batch that was tried.
+            under = f" (under {', '.join(names)})" if len(verdicts) > 1 else ""
+            reporter.stage(f"{planned.task.name}: {verdict}{under}")
         for note in planned.notes:
             reporter.stage(f"{planned.task.name}: {note}")
 

@@ -3,7 +3,7 @@
 import math
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import ConfigError, LpesError
@@ -13,7 +13,7 @@ from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFac
 from lpes_evo.evals._generate import end_ids, generate_greedy
 from lpes_evo.evals._task import EvalExample
 from lpes_evo.methods import Applied, score_row_by_row
-from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
+from lpes_evo.problems import Sharing, score_answers, sharing_is_sound
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -61,13 +61,11 @@ class EvalTarget:
         loaded: The model.
         encoder: Turns examples into token ids.
         ends: Tokens that end an output.
-        sharing: By arm, whether several questions about one text may share a run over it.
     """
 
     loaded: "LoadedModel"
     encoder: PromptEncoder
     ends: tuple[int, ...]
-    sharing: dict[str, bool] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, loaded: "LoadedModel", config: EvalConfig) -> "EvalTarget":
@@ -90,15 +88,6 @@ class EvalTarget:
         """Token that fills the padding."""
         pad = self.loaded.tokenizer.pad_token_id
         return int(pad) if pad is not None else next(iter(self.ends), 0)
-
-    def may_share(self, arm: Arm, rows: Sequence[EncodedExample], batch_tokens: int) -> bool:
-        """Return whether rows that begin alike may share a run over their beginning; call it under the arm.
-
-        The first batch of several rows is tried both ways, see `sharing_is_sound`.
-        """
-        if arm.name not in self.sharing and len(rows) > 1:
-            self.sharing[arm.name] = sharing_is_sound(self.loaded.model, rows, batch_tokens=batch_tokens)
-        return self.sharing.get(arm.name, False)
 
 
 @dataclass(frozen=True)
@@ -176,8 +165,50 @@ def encode_prompts(target: EvalTarget, examples: Sequence[EvalExample], mode: Mo
     return [target.encoder.encode(example, mode).facts for example in examples]
 
 
+def try_sharing(
+    target: EvalTarget, arms: Sequence[Arm], examples: Sequence[EvalExample], batch_tokens: int
+) -> dict[str, Sharing]:
+    """Find out whether questions about one text may share a run over it, see `sharing_is_sound`.
+
+    Args:
+        target: The model.
+        arms: What is done to it.
+        examples: A batch of examples that are answered by teacher forcing.
+        batch_tokens: Tokens of one forward pass over long texts.
+
+    Returns:
+        The verdict by the name of the arm.
+
+    Raises:
+        LpesError: An arm does not go with the model.
+    """
+    rows = [row for example in examples for row in target.encoder.encode(example, "teacher forcing").rows]
+    found = {}
+    for arm in arms:
+        if arm.chooses_by_prompt:
+            found[arm.name] = Sharing(False, "the method chooses by the prompt of each row")
+            continue
+        try:
+            with arm.apply(target.loaded):
+                found[arm.name] = sharing_is_sound(target.loaded.model, rows, batch_tokens=batch_tokens)
+        except LpesError:
+            raise
+        except Exception as error:  # the examples that fail are written down when they are answered
+            message = next(iter(str(error).splitlines()), "")
+            found[arm.name] = Sharing(
+                False, f"the model failed on it ({type(error).__name__}: {message:.300})"
+            )
+        _free_memory(target)
+    return found
+
+
 def answer_batch(
-    target: EvalTarget, arm: Arm, examples: Sequence[EvalExample], mode: Mode, batch_tokens: int
+    target: EvalTarget,
+    arm: Arm,
+    examples: Sequence[EvalExample],
+    mode: Mode,
+    batch_tokens: int,
+    share_prefixes: bool = False,
 ) -> list[Answer]:
     """Let the model answer a batch under an arm.
 
@@ -190,6 +221,7 @@ def answer_batch(
         examples: The examples of the batch.
         mode: How they are answered.
         batch_tokens: Tokens of one forward pass over long texts.
+        share_prefixes: Whether questions about one text share a run over it; `try_sharing` tells where they may.
 
     Returns:
         The answers, in the order of the examples.
@@ -199,7 +231,7 @@ def answer_batch(
     """
     prompts = [target.encoder.encode(example, mode) for example in examples]
     with arm.apply(target.loaded) as applied:
-        return _answer(target, arm, applied, examples, prompts, mode, batch_tokens)
+        return _answer(target, arm, applied, examples, prompts, mode, batch_tokens, share_prefixes)
 
 
 def _answer(
@@ -210,12 +242,13 @@ def _answer(
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
+    share_prefixes: bool,
 ) -> list[Answer]:
     trouble = None
     try:
         if mode == "generation":
             return _generate(target, examples, prompts)
-        return _read(target, arm, applied, examples, prompts, mode, batch_tokens)
+        return _read(target, arm, applied, examples, prompts, mode, batch_tokens, share_prefixes)
     except LpesError:
         raise
     except Exception:  # the others keep their answers, and the run its work
@@ -224,13 +257,15 @@ def _answer(
     _free_memory(target)
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
-            return _answer(target, arm, applied, examples, prompts, mode, 1)
+            return _answer(target, arm, applied, examples, prompts, mode, 1, share_prefixes)
         return [_blank(prompts[0], 1, error=trouble)]
     middle = len(examples) // 2
     return [
         answer
         for part in (slice(0, middle), slice(middle, None))
-        for answer in _answer(target, arm, applied, examples[part], prompts[part], mode, batch_tokens)
+        for answer in _answer(
+            target, arm, applied, examples[part], prompts[part], mode, batch_tokens, share_prefixes
+        )
     ]
 
 
@@ -268,6 +303,7 @@ def _read(
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
+    share_prefixes: bool,
 ) -> list[Answer]:
     """Take the likelihood of known texts; with teacher forcing, also whether greedy decoding gives them."""
     rows = [row for prompt in prompts for row in prompt.rows]
@@ -275,10 +311,7 @@ def _read(
         scores = score_row_by_row(applied, target.loaded.model, rows, prompts_end=mode == "teacher forcing")
     else:
         scores = score_answers(
-            target.loaded.model,
-            rows,
-            batch_tokens=batch_tokens,
-            share_prefixes=target.may_share(arm, rows, batch_tokens),
+            target.loaded.model, rows, batch_tokens=batch_tokens, share_prefixes=share_prefixes
         )
     answers, start = [], 0
     for example, prompt in zip(examples, prompts, strict=True):

@@ -6,7 +6,7 @@
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
-from lpes_evo.rope._structure import count_layers, decoder_layers
+from lpes_evo.rope._structure import count_layers, decoder_layers, type_that_tells_lengths_apart
 
 __all__ = [
     "RopePatch",
@@ -16,5 +16,6 @@ __all__ = [
     "patch_rope",
     "repair_frequencies",
     "rotary_layers",
+    "type_that_tells_lengths_apart",
     "unpatch_rope",
 ]

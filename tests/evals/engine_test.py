@@ -1,10 +1,12 @@
 import functools
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import processors
 
 from lpes_evo._cli_eval import evaluate as evaluate_command
@@ -20,7 +22,8 @@ from lpes_evo.evals import (
 from lpes_evo.evals import _target as target_module
 from lpes_evo.evals._arms import LpesArm, UntouchedArm, make_arms
 from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.evals._target import EvalTarget, answer_batch
+from lpes_evo.evals._progress import EvalReporter
+from lpes_evo.evals._target import EvalTarget, answer_batch, try_sharing
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.scales import Scales
@@ -381,17 +384,74 @@ def test_questions_about_one_text_share_a_run_over_it_where_the_method_allows(ta
     arm = make_arms(None, [spec])[-1]
     alone = [answer_batch(target, arm, [example], "teacher forcing", 1024)[0] for example in examples]
     widths = []
-    answer_batch(target, arm, examples, "teacher forcing", 1024)  # the first batch tries sharing
+    sharing = try_sharing(target, [arm], examples, 1024)[arm.name]
+    assert sharing.is_sound == (spec != "ms-poe")
     target.loaded.model.model.register_forward_pre_hook(
         lambda _, __, inputs: widths.append(inputs["input_ids"].numel()), with_kwargs=True
     )
-    together = answer_batch(target, arm, examples, "teacher forcing", 1024)
+    together = answer_batch(target, arm, examples, "teacher forcing", 1024, sharing.is_sound)
     assert [answer.output for answer in together] == [answer.output for answer in alone]
     assert [answer.nats for answer in together] == pytest.approx(
         [answer.nats for answer in alone], rel=1e-4, abs=1e-4
     )
     n_apart = sum(answer.n_prompt + answer.n_output - 1 for answer in alone) * arm.record(6).get("streams", 1)
     assert sum(widths) == n_apart if spec == "ms-poe" else sum(widths) < n_apart / 2
+
+
+class HeardReporter(EvalReporter):
+    """Keeps the lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def stage(self, text):
+        self.lines.append(text)
+
+
+def test_an_evaluation_says_first_whether_prefixes_are_shared_and_why_not(tmp_path, tasks_file):
+    reporter = HeardReporter()
+    methods = ("baseline", "pi:1.5", "ms-poe")
+    config = configured(
+        f"{tasks_file}:Asked",
+        f"{tasks_file}:Forced",
+        f"{tasks_file}:Plain",
+        teacher_forcing=True,
+        methods=methods,
+        limit=12,
+    )
+    evaluate(config, tmp_path / "out", reporter=reporter)
+    told = [line for line in reporter.lines if "prefixes are" in line]
+    assert len(told) == 3
+    assert re.fullmatch(
+        r"asked: prefixes are shared, \d+ tokens instead of \d+ \(under untouched, pi:1\.5\)", told[0]
+    )
+    assert (
+        told[1]
+        == "asked: prefixes are not shared, since the method chooses by the prompt of each row (under ms-poe)"
+    )
+    assert told[2] == "forced: prefixes are not shared, since no two examples have their first half in common"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), "OutOfMemoryError: CUDA out of memory."),
+        (RuntimeError("no kernel\nfor this"), "RuntimeError: no kernel"),
+    ],
+)
+def test_a_model_that_fails_while_sharing_is_tried_answers_without_it(tasks_file, monkeypatch, error, reason):
+    from lpes_evo.models import load_model
+
+    config = configured(f"{tasks_file}:Asked", teacher_forcing=True)
+    target = EvalTarget.of(load_model("tiny"), config)
+    arms = make_arms(None, ["baseline"])
+
+    def failing(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("lpes_evo.problems._sharing.score_answers", failing)
+    found = try_sharing(target, arms, draw_tasks(config)[0][0].examples, 1024)
+    assert str(found["untouched"]) == f"prefixes are not shared, since the model failed on it ({reason})"
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from rich.console import Console
 
 from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.estimate import estimate_run
 from lpes_evo.folder import RunFolder
-from lpes_evo.problems import ModelProblem
+from lpes_evo.job import describe, prepare
+from lpes_evo.problems import ModelProblem, Sharing
 from lpes_evo.progress import PlainReporter
 from lpes_evo.run import run_search
 from lpes_evo.show import show_run
@@ -64,6 +67,40 @@ def test_a_run_that_ran_out_of_memory_says_which_scores_are_from_smaller_batches
     again = run_search(config, folder, devices="in-process").summary
     assert {**again, "command": ""} == {**result.summary, "command": ""}
     assert folder.journal.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ({}, "no two examples have their first half in common"),
+        ({"task.share_prefixes": False}, "task.share_prefixes is off"),
+    ],
+)
+def test_the_first_lines_of_a_run_and_an_estimate_say_why_prefixes_are_not_shared(
+    tmp_path, overrides, reason
+):
+    config = load_config(preset="demo", overrides=SMALL | overrides)
+    folder, console = RunFolder(tmp_path / "run"), Console(file=io.StringIO(), width=200)
+    folder.create(config)
+    run_search(config, folder, devices="in-process", reporter=PlainReporter(console))
+    line = f"Search examples: prefixes are not shared, since {reason}"
+    assert console.file.getvalue().splitlines()[2] == line
+    assert estimate_run(config, devices="in-process", repeats=1).lines()[0] == line
+
+
+def test_held_out_examples_that_differ_from_the_search_in_sharing_are_told_apart():
+    job = describe(prepare(load_config(preset="demo", overrides=SMALL), "cpu"))
+    sound, not_sound = Sharing(True, "5 tokens instead of 9"), Sharing(False, "they differ")
+
+    def lines(search, report):
+        facts = replace(job.search, sharing=search), replace(job.report, sharing=report)
+        return replace(job, search=facts[0], report=facts[1]).sharing
+
+    assert lines(sound, sound) == ["Search examples: prefixes are shared, 5 tokens instead of 9"]
+    assert lines(sound, not_sound) == [
+        "Search examples: prefixes are shared, 5 tokens instead of 9",
+        "Held-out examples: prefixes are not shared, since they differ",
+    ]
 
 
 def test_a_folder_that_another_process_works_in_keeps_its_configuration(tmp_path):

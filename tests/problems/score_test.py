@@ -151,7 +151,7 @@ def rows_about_texts(n_texts=3, n_questions=4, n_vocabulary=64, seed=0):
     return [*rows, EncodedExample("alone", words(5, 9), words(1, 4))]
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "cohere", "gpt_neox", "phi3"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "cohere", "gpt_neox", "phi3", "gemma2"])
 @pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
 def test_rows_about_one_text_share_its_run_and_keep_their_scores(name, batch_tokens):
     model, rows = family(name), rows_about_texts()
@@ -180,28 +180,6 @@ def test_a_text_is_forwarded_once_for_all_its_questions():
     assert sorted(index for pack in packs for index in pack.indices) == list(range(len(rows)))
     for pack in packs:
         assert len({row.prompt_ids[: pack.n_prefix] for row in pack.rows}) == 1
-
-
-@pytest.mark.parametrize("name", ["gemma2", "jamba"])
-def test_sharing_is_refused_where_it_would_change_scores(name):
-    # A sliding window of 8 tokens that the model builds itself, and layers that carry a state.
-    assert not sharing_is_sound(family(name), rows_about_texts())
-
-
-def test_memory_that_ends_while_sharing_is_tried_is_no_verdict_on_the_model():
-    model, rows = family("llama"), rows_about_texts()
-
-    def refuse_masks(_model, _arguments, options):
-        if "attention_mask" in options:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.register_forward_pre_hook(refuse_masks, with_kwargs=True)
-    with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory\."):
-        sharing_is_sound(model, rows)
-
-
-def test_rows_with_nothing_in_common_are_not_shared():
-    assert not sharing_is_sound(build_llama(), random_rows())
 
 
 def test_log_softmax_is_float32_in_half_precision():
@@ -268,9 +246,8 @@ CURVES = np.array([[1.0, 1.0], [0.6, 1.7], [1.3, 0.8], [2.5, 0.4], [0.6, 1.7]])
 @pytest.mark.parametrize("batch_tokens", [1, 90, 230, 10_000])
 def test_candidates_in_one_forward_pass_score_what_they_score_alone(name, batch_tokens):
     model, rows = family(name), rows_about_texts()
-    share = sharing_is_sound(model, rows)
-    assert share == (name != "gemma2")
-    together = score_answers(model, rows, scales=CURVES, batch_tokens=batch_tokens, share_prefixes=share)
+    assert sharing_is_sound(model, rows)
+    together = score_answers(model, rows, scales=CURVES, batch_tokens=batch_tokens, share_prefixes=True)
     assert together.log_probability.shape == together.correct.shape == (5, len(rows))
     for candidate, curve in enumerate(CURVES):
         with patch_rope(model, curve):

@@ -1,0 +1,149 @@
+"""Sharing of prefixes: whether rows that share a run over their common beginning score what each scores alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.problems._encode import EncodedExample
+from lpes_evo.problems._masks import masks_are_given, recorded_masks, visible_tokens
+from lpes_evo.problems._pack import Pack, pack_rows
+from lpes_evo.problems._score import Layout, score_answers
+
+NOTHING_ALIKE = "no two examples have their first half in common"
+"""The reason where there is nothing to share."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whether rows that begin alike share a run over their common beginning; true where they do.
+
+    Attributes:
+        is_sound: Whether they share it.
+        reason: Why they do not; where they do, how many tokens they take.
+    """
+
+    is_sound: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        """Return whether prefixes are shared."""
+        return self.is_sound
+
+    def __str__(self) -> str:
+        """Return the verdict and its reason in a line for people."""
+        return (
+            f"prefixes are shared, {self.reason}" if self else f"prefixes are not shared, since {self.reason}"
+        )
+
+
+def sharing_is_sound(
+    model: Any, rows: Sequence[EncodedExample], *, batch_tokens: int | None = None
+) -> Sharing:
+    """Find out whether a model gives the same scores with and without shared prefixes.
+
+    Recurrent layers carry tokens of one segment into the next, and some families keep to masks of their own. So the
+    pack with the longest row, which goes farthest beyond a sliding window, is scored both ways. Scores alone would hide
+    a window that is off by a little, so the tokens that each layer may see are compared as well.
+
+    Args:
+        model: The model.
+        rows: Token ids of the examples that will be scored.
+        batch_tokens: Tokens of one forward pass, see `score_answers`.
+
+    Returns:
+        The verdict and its reason.
+
+    Raises:
+        torch.OutOfMemoryError: Memory ended, which is no verdict on the model.
+    """
+    packs = pack_rows(rows, share_prefixes=True)
+    shared = [pack for pack in packs if len(pack.rows) > 1]
+    if not shared:
+        return Sharing(False, NOTHING_ALIKE)
+    trouble = _trouble_of_kind(model, shared)
+    if trouble is None:
+        longest = max(shared, key=lambda pack: max(row.n_tokens for row in pack.rows))
+        trouble = _trouble_when_tried(model, longest, batch_tokens)
+    if trouble is not None:
+        return Sharing(False, trouble)
+    together, apart = sum(pack.n_tokens for pack in packs), sum(row.n_tokens for row in rows)
+    return Sharing(True, f"{together} tokens instead of {apart}")
+
+
+def _trouble_of_kind(model: Any, packs: Sequence[Pack]) -> str | None:
+    """Return what speaks against sharing before the model is tried, or ``None``."""
+    import torch
+
+    from lpes_evo.rope import decoder_layers, type_that_tells_lengths_apart
+
+    try:
+        layers = decoder_layers(model)
+    except UnsupportedModelError as error:
+        return str(error)
+    # Mamba, gated delta nets and their kin mix neighbouring tokens by a short convolution. Weights close to their
+    # beginning can hide that from a comparison of scores.
+    if any(isinstance(module, torch.nn.Conv1d) for layer in layers for module in layer.modules()):
+        return "the model has layers with a convolution, which mix neighbouring tokens of different questions"
+    if not masks_are_given(model):
+        return (
+            f"the attention backend {model.config._attn_implementation} takes no mask for each two tokens, as sdpa and "
+            "eager do"
+        )
+    for pack in packs:
+        kind = type_that_tells_lengths_apart(model, {row.n_tokens for row in pack.rows})
+        if kind is not None:
+            return f"the rope type {kind} gives questions of different lengths about one text different frequencies"
+    return None
+
+
+def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str | None:
+    """Return what a model does otherwise to a pack than to its rows, or ``None``."""
+    import torch
+
+    longest = max(range(len(pack.rows)), key=lambda number: pack.rows[number].n_tokens)
+    plain = score_answers(model, pack.rows, batch_tokens=batch_tokens)
+    with recorded_masks(model) as alone:
+        score_answers(model, [pack.rows[longest]])
+    try:
+        with recorded_masks(model) as in_pack:
+            packed = score_answers(model, pack.rows, batch_tokens=batch_tokens, share_prefixes=True)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        # What a family raises for a mask it does not know depends on the family.
+        message = next(iter(str(error).splitlines()), "")
+        return f"the model refuses the masks of shared prefixes ({type(error).__name__}: {message:.300})"
+
+    layer = _layer_that_sees_otherwise(pack, longest, alone, in_pack)
+    if layer is not None:
+        return f"layer {layer} sees other tokens with sharing than without"
+    difference = float(np.abs(plain.log_probability - packed.log_probability).max())
+    if not np.isfinite(difference):
+        return "the scores are not finite"
+    if difference > (1e-3 if str(model.dtype) in ("torch.float32", "torch.float64") else 0.1):
+        return f"the scores with and without sharing differ by {difference:.2g} nats"
+    return None
+
+
+def _layer_that_sees_otherwise(
+    pack: Pack, number: int, alone: Sequence[Any], in_pack: Sequence[Any]
+) -> int | None:
+    """Return the first layer by whose masks a row of a pack sees other tokens than alone, or ``None``."""
+    import torch
+
+    segments = Layout([pack]).segments[0]
+    places = torch.from_numpy(np.flatnonzero((segments == 0) | (segments == number + 1)))
+    compared = set()
+    for layer, pair in enumerate(zip(alone, in_pack, strict=True)):
+        # Layers of a kind share their masks.
+        if (id(pair[0]), id(pair[1])) in compared:
+            continue
+        compared.add((id(pair[0]), id(pair[1])))
+        wanted = visible_tokens(pair[0], len(places))
+        seen = visible_tokens(pair[1], len(segments))[:, places]
+        if not torch.equal(seen[:, :, places], wanted) or int(seen.sum()) != int(wanted.sum()):
+            return layer
+    return None
