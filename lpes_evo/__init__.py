@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lpes_evo.journal import Journal
     from lpes_evo.loop import drive
     from lpes_evo.models import LoadedModel, load_model
+    from lpes_evo.progress import Reporter
     from lpes_evo.rope import patch_rope
     from lpes_evo.run import run_search
     from lpes_evo.scales import Scales, load_scales
@@ -35,6 +36,7 @@ __all__ = [
     "Journal",
     "LoadedModel",
     "LpesError",
+    "Reporter",
     "RunConfig",
     "RunFolder",
     "Scales",
@@ -54,6 +56,7 @@ _MODULES = {
     "Journal": "journal",
     "LoadedModel": "models",
     "LpesError": "errors",
+    "Reporter": "progress",
     "RunConfig": "config",
     "RunFolder": "folder",
     "Scales": "scales",

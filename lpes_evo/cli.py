@@ -34,6 +34,7 @@ from lpes_evo._command_process import (
     told_how_to_go_on,
 )
 from lpes_evo._consoles import console, error_console, say
+from lpes_evo._user_code import make_from_file
 from lpes_evo.errors import ConfigError, LpesError
 
 app = typer.Typer(
@@ -103,6 +104,22 @@ def search(
             help="When a forward pass counts as hung; by default 20 times the longest evaluation seen.",
         ),
     ] = None,
+    initial: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--initial",
+            metavar="RUN_OR_FILE",
+            help="Scales to start from, stretched to the model's depth; may be repeated.",
+        ),
+    ] = None,
+    reporter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reporter",
+            metavar="FILE.py:CLASS",
+            help="A Reporter of your own, beside ours; may be repeated.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="New run folder; runs/NAME-TIME by default.")
     ] = None,
@@ -110,9 +127,10 @@ def search(
 ) -> None:
     """Search the scales of a model for a task, then measure them on held-out examples."""
     from lpes_evo.folder import RunFolder
-    from lpes_evo.progress import make_reporter
+    from lpes_evo.progress import Reporter, SeveralReporters, make_reporter
     from lpes_evo.run import run_search
 
+    own = {spec: make_from_file(spec, Reporter, ConfigError) for spec in reporter or ()}
     if resume is not None:
         given = [
             name
@@ -123,6 +141,7 @@ def search(
                 ("--config", config),
                 ("--set", settings),
                 ("--seed", seed),
+                ("--initial", initial),
                 ("--output", output),
             )
             if value is not None
@@ -135,7 +154,7 @@ def search(
         folder = RunFolder(resume)
         run_config = folder.load_config()
     else:
-        run_config = _load(model, task, preset, config, settings, seed)
+        run_config = _load(model, task, preset, config, settings, seed, initial)
         name = preset or f"{Path(run_config.model.name).stem}-{run_config.task.name}"
         folder = RunFolder(output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         folder.create(run_config)
@@ -147,7 +166,7 @@ def search(
             devices=devices,
             ray_address=ray,
             work_limit=evaluation_limit,
-            reporter=make_reporter(console),
+            reporter=SeveralReporters(make_reporter(console), own) if own else make_reporter(console),
         )
     _show(folder.path)
 
@@ -194,12 +213,15 @@ def _load(
     config: Path | None,
     settings: list[str] | None,
     seed: int | None,
+    initial: list[Path] | None = None,
 ) -> Any:
     """Build the configuration that the options describe."""
-    from lpes_evo.config import load_config
+    from lpes_evo.config import StartCurve, load_config
 
     named = {"model.name": model, "task.name": task, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    if initial:
+        overrides["initial"] = [StartCurve.from_scales(path).model_dump() for path in initial]
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals or not key:

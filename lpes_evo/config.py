@@ -7,15 +7,17 @@ by the authors of this package. The preset ``paper`` keeps what is published: a 
 import copy
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from lpes_evo._search_settings import SearchSettings
 from lpes_evo._settings import Settings, hash_values, settings_from, settings_hash
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.journal import read_header
-from lpes_evo.operators import CurveSpace
+from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.scales import Scales, load_scales
 from lpes_evo.storage import parse_yaml, read_text
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "ReportSettings",
     "RunConfig",
     "SearchSettings",
+    "StartCurve",
     "TaskSettings",
     "load_config",
     "preset_names",
@@ -136,6 +139,67 @@ class CurveSettings(Settings):
         return space.free() if self.curve == "free" else space
 
 
+class StartCurve(Settings):
+    """A curve that a search starts from, as it was found on a model of any depth.
+
+    Attributes:
+        source: The file that it comes from, for messages.
+        n_layers: Layers of the model that it was found on.
+        control_points: Its control points, ``(n_points, 2)`` as (layer, scale).
+        curve: What the points draw.
+    """
+
+    source: str
+    n_layers: int = Field(ge=1, strict=True)
+    control_points: tuple[tuple[float, float], ...] = Field(min_length=2)
+    curve: Literal["bezier", "linear", "spline"] = "bezier"
+
+    @classmethod
+    def from_scales(cls, source: Path) -> "StartCurve":
+        """Return the curve of a ``scales.json`` or of a run folder.
+
+        Raises:
+            ScalesError: The file is missing, truncated or edited.
+        """
+        found = load_scales(source)
+        return cls(
+            source=str(source),
+            n_layers=found.n_layers,
+            control_points=found.control_points,
+            curve=found.curve,
+        )
+
+    def genome(self, space: CurveSpace) -> tuple[BezierGenome, float]:
+        """Return the feasible genome that is nearest to this curve, stretched to the depth of a space.
+
+        Args:
+            space: The curves that are searched.
+
+        Returns:
+            The genome, and the largest difference of a scale to this curve.
+
+        Raises:
+            ConfigError: A scale lies outside of the bounds of the space by more than half a step of its grid.
+            CurveError: The control points draw no curve.
+            ScalesError: One of the depths is 1 and the other is not.
+        """
+        points = self.control_points
+        values = CurveSpace(self.n_layers, len(points), curve=self.curve).draw([points])[0]
+        given = Scales("", tuple(values.tolist()), points, "", (), self.curve)
+        wanted = np.array(given.at_depth(space.n_layers).scales)
+
+        slack = (space.y_step or 0.0) / 2 + 1e-9
+        outside = np.flatnonzero((wanted < space.y_min - slack) | (wanted > space.y_max + slack))
+        if outside.size:
+            raise ConfigError(
+                f"Expected start curves within the scales of the search, from {space.y_min:g} to {space.y_max:g}, but "
+                f"that of {self.source} has {wanted[outside[0]]:.4g} at layer {outside[0]}. Widen curve.y_min or "
+                "curve.y_max, or leave the curve out."
+            )
+        genome = space.fit(wanted)
+        return genome, float(np.abs(space.decode([genome])[0] - wanted).max())
+
+
 class ReportSettings(ExampleSettings):
     """What is measured on held-out examples once the search has ended.
 
@@ -160,7 +224,10 @@ class RunConfig(Settings):
         search: The search.
         report: The measurement on held-out examples.
         seed: Seed of the examples, the search and the shuffles.
+        initial: Curves that the search starts from, beside the identity and the constant ones.
     """
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"initial"})
 
     model: ModelSettings = ModelSettings()
     task: TaskSettings = TaskSettings()
@@ -169,6 +236,7 @@ class RunConfig(Settings):
     search: SearchSettings = SearchSettings()
     report: ReportSettings = ReportSettings()
     seed: int = Field(default=0, strict=True)
+    initial: tuple[StartCurve, ...] = ()
 
     @model_validator(mode="after")
     def _metric_has_gradients(self) -> "RunConfig":

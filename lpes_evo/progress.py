@@ -1,18 +1,23 @@
 """What a run tells its user while it works: a live bar in a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from lpes_evo._consoles import say
+from lpes_evo._user_code import error_text
 from lpes_evo.evaluation import Evaluation
 from lpes_evo.problems import AnswerScores
 
 
 class Reporter:
-    """Says nothing; the base of the reporters, and the choice of callers who want silence."""
+    """Says nothing; the base of the reporters, and the choice of callers who want silence.
+
+    Subclass it and override what you want to hear of, for example to log a line per generation elsewhere.
+    """
 
     def stage(self, text: str) -> None:
         """Take note that another part of the work begins."""
@@ -131,6 +136,61 @@ class LiveReporter(PlainReporter):
     def end(self) -> None:
         """Leave the bar as it stands."""
         self._progress.stop()
+
+
+class SeveralReporters(Reporter):
+    """Tells several reporters; those of a user that fail are named once and told no more.
+
+    A search of hours must not end because the server of a dashboard does not answer.
+
+    Args:
+        first: Our own reporter, which hears of the failures of the others.
+        others: Reporters of a user, by what messages call them.
+    """
+
+    def __init__(self, first: Reporter, others: Mapping[str, Reporter]) -> None:
+        self._first = first
+        self._others = dict(others)
+
+    def stage(self, text: str) -> None:
+        """Tell all."""
+        self._first.stage(text)
+        self._tell(lambda reporter: reporter.stage(text))
+
+    def begin(self, n_expected: int) -> None:
+        """Tell all."""
+        self._first.begin(n_expected)
+        self._tell(lambda reporter: reporter.begin(n_expected))
+
+    def evaluated(self, generation: int, evaluation: Evaluation, best: float | None, *, fresh: bool) -> None:
+        """Tell all."""
+        self._first.evaluated(generation, evaluation, best, fresh=fresh)
+        self._tell(lambda reporter: reporter.evaluated(generation, evaluation, best, fresh=fresh))
+
+    def generation(self, record: dict[str, Any]) -> None:
+        """Tell all; each gets a record of its own."""
+        self._first.generation(record)
+        self._tell(lambda reporter: reporter.generation(dict(record)))
+
+    def measured(self, name: str, scores: AnswerScores) -> None:
+        """Tell all."""
+        self._first.measured(name, scores)
+        self._tell(lambda reporter: reporter.measured(name, scores))
+
+    def end(self) -> None:
+        """Tell all."""
+        self._first.end()
+        self._tell(lambda reporter: reporter.end())
+
+    def _tell(self, call: Callable[[Reporter], None]) -> None:
+        for name, reporter in list(self._others.items()):
+            try:
+                call(reporter)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # the code of a user can raise anything
+                del self._others[name]
+                self._first.stage(f"The reporter {name} is switched off, since it raised {error_text(error)}")
 
 
 def make_reporter(console: Console) -> Reporter:

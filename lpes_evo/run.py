@@ -14,6 +14,7 @@ from lpes_evo.folder import RunFolder
 from lpes_evo.job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.journal import Journal
 from lpes_evo.loop import JOURNAL_FORMAT, SearchLine, drive
+from lpes_evo.operators import BezierGenome
 from lpes_evo.plots import plot_convergence, plot_curve, plot_positions, save_figure
 from lpes_evo.problems import aggregate
 from lpes_evo.progress import Reporter
@@ -121,7 +122,13 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
     """Run the search of a job to its end."""
     _check_journal(job, journal)
     config = job.config
-    search = Search(job.space, config.search, seed=config.seed, n_objectives=job.n_objectives)
+    search = Search(
+        job.space,
+        config.search,
+        seed=config.seed,
+        n_objectives=job.n_objectives,
+        initial=_start_genomes(job, reporter),
+    )
     evaluator = Evaluator(
         pool,
         job.space,
@@ -136,6 +143,18 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
     for line in evaluator.account(pool.usage()):
         reporter.stage(line)
     return search
+
+
+def _start_genomes(job: JobFacts, reporter: Reporter) -> list[BezierGenome]:
+    """Return the genomes of the start curves, and say how far they had to be moved."""
+    genomes = []
+    for start in job.config.initial:
+        genome, moved = start.genome(job.space)
+        reporter.stage(
+            f"The search starts from {start.source} too; the nearest curve of its space differs by {moved:.3g} at most"
+        )
+        genomes.append(genome)
+    return genomes
 
 
 def _report(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lpes_evo._user_code import error_text
 from lpes_evo.errors import ModelError
 from lpes_evo.evals._task import EvalExample
-from lpes_evo.evals._task_calls import error_text
 from lpes_evo.problems import EncodedExample, Example
 from lpes_evo.problems._encode import PromptTexts
 

@@ -1,17 +1,13 @@
 """Evaluation tasks by name."""
 
 import difflib
-import hashlib
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from lpes_evo._user_code import error_text, make_from_file
 from lpes_evo.errors import LpesError, TaskError
-from lpes_evo.evals._data import is_file
 from lpes_evo.evals._task import EvalTask
-from lpes_evo.evals._task_calls import check_attributes, error_text
+from lpes_evo.evals._task_calls import check_attributes
 from lpes_evo.evals.tasks import (
     LEVAL_TASKS,
     ZEROSCROLLS_TASKS,
@@ -207,9 +203,11 @@ def make_eval_task(spec: str) -> EvalTask:
     """
     if not isinstance(spec, str) or not spec.strip():
         raise TaskError(f"Expected the name of a task such as kv or leval:tpo, but got {spec!r:.80}.")
-    path, colon, class_name = spec.strip().rpartition(":")
+    path, colon, _ = spec.strip().rpartition(":")
     if colon and path.endswith(".py"):
-        return _from_file(Path(path), class_name)
+        from_file = make_from_file(spec.strip(), EvalTask, TaskError)  # type: ignore[type-abstract]
+        check_attributes(from_file)
+        return from_file
     parsed = _parse(spec.strip())
     entry = _TASKS.get(parsed.name)
     known = eval_task_names()
@@ -247,40 +245,3 @@ def _parse(text: str) -> TaskSpec:
             )
         options[key] = value if equals else None
     return TaskSpec(text, name, variant if colon else None, options)
-
-
-def _from_file(path: Path, class_name: str) -> EvalTask:
-    if not is_file(path):
-        raise TaskError(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
-    # Files of one name in two folders are two modules.
-    module_name = f"lpes_evo_task_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
-    module_spec = importlib.util.spec_from_file_location(module_name, path)
-    if module_spec is None or module_spec.loader is None:
-        raise TaskError(f"Expected {path} to be a Python file, but Python cannot load it.")
-    module = importlib.util.module_from_spec(module_spec)
-    # Dataclasses of the file look their module up.
-    sys.modules[module_name] = module
-    try:
-        module_spec.loader.exec_module(module)
-        found = getattr(module, class_name, None)
-        if not (isinstance(found, type) and issubclass(found, EvalTask)):
-            tasks = [
-                name
-                for name, value in vars(module).items()
-                if isinstance(value, type) and issubclass(value, EvalTask) and value is not EvalTask
-            ]
-            raise TaskError(
-                f"Expected {path} to define the EvalTask class {class_name}, but it defines "
-                f"{', '.join(tasks) or 'none'}."
-            )
-        task = found()
-    except TaskError:
-        raise
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the user's file can raise anything
-        raise TaskError(
-            f"Expected {path}:{class_name} to make a task, but it raised {error_text(error)}. Mend the file."
-        ) from error
-    check_attributes(task)
-    return task

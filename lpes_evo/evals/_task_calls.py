@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._user_code import error_text
 from lpes_evo.errors import LpesError, TaskError
 from lpes_evo.evals._statistics import Headline
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask, Kind
@@ -201,15 +202,6 @@ def _call(
             f"Expected the {kind} {method} of {_label(task, error)} to {expected}, but {where}{what}. Mend it; "
             "finished answers are kept."
         ) from error
-
-
-def error_text(error: BaseException) -> str:
-    """Return the class and the text of an error on one line, whatever a user made of them."""
-    text = "an error whose text cannot be made"
-    with suppress(Exception):
-        text = " ".join(str(error).split())
-    name = type(error).__name__
-    return (f"{name}: {text}" if text else name)[:300].rstrip(".")
 
 
 def _label(task: EvalTask, error: BaseException | None = None) -> str:

@@ -1,0 +1,71 @@
+"""Code of a user: classes in a Python file that a command names, and the text of whatever such code raises."""
+
+import hashlib
+import importlib.util
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lpes_evo.errors import LpesError
+
+T = TypeVar("T")
+
+
+def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
+    """Run a Python file and make an object of a class in it.
+
+    Args:
+        spec: ``FILE.py:CLASS``; the class is called without arguments.
+        kind: What the class must be a subclass of.
+        fault: Class of the error.
+
+    Returns:
+        The object.
+
+    Raises:
+        LpesError: Of the class ``fault``: there is no such file, it has no such class, or its code failed.
+    """
+    name, _, class_name = spec.rpartition(":")
+    path = Path(name)
+    if not path.is_file():
+        raise fault(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
+
+    # Files of one name in two folders are two modules.
+    module_name = f"lpes_evo_user_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    module_spec = importlib.util.spec_from_file_location(module_name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise fault(f"Expected {path} to be a Python file, but Python cannot load it.")
+    module = importlib.util.module_from_spec(module_spec)
+    # Dataclasses of the file look their module up.
+    sys.modules[module_name] = module
+
+    try:
+        module_spec.loader.exec_module(module)
+        found = getattr(module, class_name, None)
+        if not (isinstance(found, type) and issubclass(found, kind)):
+            others = [
+                name
+                for name, value in vars(module).items()
+                if isinstance(value, type) and issubclass(value, kind) and value is not kind
+            ]
+            raise fault(
+                f"Expected {path} to define the {kind.__name__} class {class_name}, but it defines "
+                f"{', '.join(others) or 'none'}."
+            )
+        return found()
+    except (fault, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # the user's file can raise anything
+        raise fault(
+            f"Expected {path}:{class_name} to make an object, but it raised {error_text(error)}. Mend the file."
+        ) from error
+
+
+def error_text(error: BaseException) -> str:
+    """Return the class and the text of an error on one line, whatever a user made of them."""
+    text = "an error whose text cannot be made"
+    with suppress(Exception):
+        text = " ".join(str(error).split())
+    name: Any = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:300].rstrip(".")
