@@ -135,17 +135,38 @@ def weights_hash(model: Any) -> str:
     """Return the SHA-256 of the first values of every weight, to tell models of one name apart.
 
     Args:
-        model: A model of transformers.
+        model: A model of transformers; a wrapper around it does not count, see `lpes_evo.rope.unwrapped_model`.
 
     Returns:
-        64 hexadecimal digits; weights that are kept on the disk count by their name and shape alone.
+        64 hexadecimal digits. Weights that accelerate keeps on the disk are read from there; others without values
+        count by their name and shape alone.
+
+    Raises:
+        UnsupportedModelError: A wrapper does more than run the model.
     """
+    from lpes_evo.rope import unwrapped_model
+
+    model = unwrapped_model(model)
     digest = hashlib.sha256()
     for name, weight in sorted(model.named_parameters()):
         digest.update(f"{name}{tuple(weight.shape)}".encode())
-        if not weight.is_meta:
-            digest.update(weight.detach().flatten()[:64].float().cpu().numpy().tobytes())
+        values = _offloaded(model, name) if weight.is_meta else weight
+        if values is not None:
+            digest.update(values.detach().flatten()[:64].float().cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _offloaded(model: Any, name: str) -> Any:
+    """Return the values of a weight that accelerate keeps elsewhere, or ``None`` where nobody keeps them."""
+    owner, _, own_name = name.rpartition(".")
+    module = model.get_submodule(owner)
+    if not hasattr(module, "_hf_hook"):
+        return None
+    from accelerate.utils import align_module_device
+
+    with align_module_device(module, "cpu"):
+        values = getattr(module, own_name)
+        return None if values.is_meta else values
 
 
 def smollm2_file() -> Path | None:

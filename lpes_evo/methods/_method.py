@@ -73,16 +73,19 @@ class Method(Settings, ABC):
         """Return a context in which a model runs under this method; leaving it restores the model.
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
-        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another.
+        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another. A method
+        on a wrapped model (of peft, ``torch.compile`` and the like) is put on the model inside.
 
         Args:
-            model: A causal language model of transformers with rotary position embeddings.
+            model: A causal language model of transformers with rotary position embeddings; it may be wrapped, see
+                `lpes_evo.rope.unwrapped_model`.
 
         Yields:
             The method in force.
 
         Raises:
             ModelError: The model is under another method, or under scales of `lpes_evo.rope.patch_rope`.
+            UnsupportedModelError: A wrapper runs copies of the model, or puts tokens of its own in front of prompts.
             LpesError: The method does not go with the model, or a file of it cannot be used.
         """
         if not self.changes_model:
@@ -91,7 +94,9 @@ class Method(Settings, ABC):
             return
         from lpes_evo.methods._in_force import scales_untouched, sole_method
         from lpes_evo.methods._requests import prompts_of_generate
+        from lpes_evo.rope import unwrapped_model
 
+        model = unwrapped_model(model)
         with (
             sole_method(model, self.name),
             self._apply(model) as applied,

@@ -6,7 +6,7 @@
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
-from lpes_evo.rope._structure import count_layers, decoder_layers
+from lpes_evo.rope._structure import count_layers, decoder_layers, unwrapped_model
 
 __all__ = [
     "RopePatch",
@@ -17,4 +17,5 @@ __all__ = [
     "repair_frequencies",
     "rotary_layers",
     "unpatch_rope",
+    "unwrapped_model",
 ]
