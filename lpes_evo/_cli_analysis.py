@@ -43,7 +43,7 @@ ExamplesOption = Annotated[
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of every draw.")]
 DtypeOption = Annotated[str | None, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")]
 AttentionOption = Annotated[
     str | None, typer.Option("--attention", help="Attention backend, such as sdpa or eager.")
 ]

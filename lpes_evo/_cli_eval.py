@@ -87,7 +87,7 @@ def evaluate(
         str,
         typer.Option(
             "--devices",
-            help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2; or in-process.",
+            help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2; or in-process.",
         ),
     ] = "auto",
     ray: Annotated[

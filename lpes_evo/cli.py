@@ -60,7 +60,8 @@ DevicesOption = Annotated[
     str,
     typer.Option(
         "--devices",
-        help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2 (two CPU workers); in-process for none.",
+        help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2 (two CPU workers); in-process "
+        "for none.",
     ),
 ]
 RayOption = Annotated[

@@ -59,7 +59,7 @@ class JobFacts:
         n_layers: Number of decoder layers.
         max_length: Window in tokens.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: Kind of device, ``cpu`` or ``cuda``.
+        device: Kind of device, ``cpu``, ``cuda`` or ``mps``.
         device_name: What the maker calls it.
         attention: Attention backend in use.
         weights: SHA-256 of the weights.
@@ -149,7 +149,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
 
     Args:
         config: The configuration.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
 
     Returns:
         The objects of the run.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lpes_evo._accelerators import device_kind, mps_fault
 from lpes_evo._extras import install_command
 from lpes_evo._loading import check_folder, read_model
 from lpes_evo.errors import ModelError
@@ -28,7 +29,7 @@ class LoadedModel:
         n_layers: Number of decoder layers, and so of scales.
         max_length: Window in tokens.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
         attention: Attention backend in use, such as ``sdpa``.
     """
 
@@ -60,9 +61,10 @@ def load_model(
         name: Hub id, local folder, ``.gguf`` file (dequantized), or ``tiny`` for the embedded model.
         revision: Revision on the hub; only for a hub id.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 on a GPU (float16 on one without
-            bfloat16) and on a CPU with instructions for it, else float32; the embedded model is float32
-            everywhere.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one.
+            bfloat16, and under macOS before 14) and on a CPU with instructions for it, else float32; the embedded
+            model is float32 everywhere.
+        device: ``cpu``, ``cuda``, ``cuda:N``, ``mps`` (Apple's GPU), or ``auto``: the first CUDA device if there is
+            one, else the CPU.
         attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when
             ``None``.
         trust_remote_code: Whether code that comes with the model may run.
@@ -119,14 +121,15 @@ def device_name(device: str) -> str:
     """Return what the maker calls a device.
 
     Args:
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The name of the GPU, or of the processor where the system tells it.
+        The name of the GPU, or of the processor where the system tells it. Apple's GPU is a part of the processor and
+        has no name of its own.
     """
     import torch
 
-    if device.startswith("cuda"):
+    if device_kind(device) == "cuda":
         return torch.cuda.get_device_name(device)
     return platform.processor() or platform.machine()
 
@@ -184,25 +187,35 @@ def resolve_device(device: str) -> str:
     """Return the device that a name stands for.
 
     Args:
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one.
+        device: ``cpu``, ``cuda``, ``cuda:N``, ``mps``, or ``auto``: the first CUDA device if there is one, else the
+            CPU. Apple's GPU is used where it is asked for by name.
 
     Returns:
-        ``cpu`` or ``cuda:N``.
+        ``cpu``, ``cuda:N`` or ``mps``.
 
     Raises:
         ModelError: The name is unknown, or the device does not exist.
     """
     import torch
 
+    unknown = ModelError(f"Expected the device to be auto, cpu, cuda, cuda:N or mps, but got {device!r:.80}.")
     if not isinstance(device, str):
-        raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r:.80}.")
+        raise unknown
     if device == "auto":
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         return device
+    # Torch also calls the only one the first.
+    if device in ("mps", "mps:0"):
+        fault = mps_fault()
+        if fault is not None:
+            raise ModelError(
+                f"Expected Apple's GPU for the device {device}, but {fault}. Use the device cpu."
+            )
+        return "mps"
     kind, _, number = device.partition(":")
     if kind != "cuda" or not (number.isdecimal() or device == "cuda"):
-        raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r}.")
+        raise unknown
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= n_devices:
         raise ModelError(
@@ -217,7 +230,7 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
 
     Args:
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``, see `load_model`.
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
         name: Name of the model.
 
     Returns:
@@ -239,6 +252,8 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
         # AVX2 core with SmolLM2-135M.
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
         return "bfloat16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "float32"
+    if device == "mps":
+        return "bfloat16" if torch.backends.mps.is_macos_or_newer(14, 0) else "float16"
     return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._accelerators import is_gpu, is_out_of_memory
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._pack import Batch, Pack, batches, pack_rows
@@ -41,7 +42,7 @@ def default_batch_tokens(device_type: str) -> int:
     Returns:
         Enough tokens to keep a GPU busy; on a CPU, few enough to stay in its cache.
     """
-    return 16384 if device_type == "cuda" else 1024
+    return 16384 if is_gpu(device_type) else 1024
 
 
 def score_answers(
@@ -148,9 +149,9 @@ def sharing_is_sound(model: Any, rows: Sequence[EncodedExample], *, batch_tokens
     plain = score_answers(model, shared.rows, batch_tokens=batch_tokens)
     try:
         packed = score_answers(model, shared.rows, batch_tokens=batch_tokens, share_prefixes=True)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        if is_out_of_memory(error):
+            raise
         # What a family raises for a mask it does not know depends on the family.
         return False
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1

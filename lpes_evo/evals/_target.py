@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo._accelerators import empty_caches, is_gpu
 from lpes_evo.errors import LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
@@ -18,7 +19,7 @@ from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
 
-_BATCH_TOKENS = {"cuda": 16384}
+_GPU_BATCH_TOKENS = 16384
 # Decoding one token at a time leaves a CPU idle unless several rows share the work.
 _CPU_BATCH_TOKENS = 4096
 
@@ -137,7 +138,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
         "window": target.encoder.max_length,
         "weights": weights_hash(loaded.model),
         "ends": list(target.ends),
-        "default_batch_tokens": _BATCH_TOKENS.get(kind, _CPU_BATCH_TOKENS),
+        "default_batch_tokens": _GPU_BATCH_TOKENS if is_gpu(kind) else _CPU_BATCH_TOKENS,
     }
 
 
@@ -212,7 +213,7 @@ def _answer(
     except Exception:  # the others keep their answers, and the run its work
         trouble = traceback.format_exc()
     # Outside of the handler, which would keep the tensors of the failed try alive.
-    _free_memory(target)
+    empty_caches()
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
             return _answer(target, arm, applied, examples, prompts, mode, 1)
@@ -223,13 +224,6 @@ def _answer(
         for part in (slice(0, middle), slice(middle, None))
         for answer in _answer(target, arm, applied, examples[part], prompts[part], mode, batch_tokens)
     ]
-
-
-def _free_memory(target: EvalTarget) -> None:
-    if target.loaded.device.startswith("cuda"):
-        import torch
-
-        torch.cuda.empty_cache()
 
 
 def _generate(

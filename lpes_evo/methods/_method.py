@@ -73,8 +73,8 @@ class Method(Settings, ABC):
         """Return a context in which a model runs under this method; leaving it restores the model.
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
-        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another. A method
-        on a wrapped model (of peft, ``torch.compile`` and the like) is put on the model inside.
+        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another. On a
+        wrapped model (of peft, ``torch.compile`` and the like) it is put on the model inside.
 
         Args:
             model: A causal language model of transformers with rotary position embeddings; it may be wrapped, see

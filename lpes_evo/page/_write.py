@@ -63,7 +63,7 @@ def write_page(
         output: The file; ``report.html`` in the run folder when ``None``.
         drift: A folder of ``lpes-evo drift`` on the scales of this run; ``"measure"`` to measure it on the model of a
             finished run, once: it is kept in the folder ``drift`` of the run; ``None`` to leave it out.
-        device: Device of the model where drift is measured: ``auto``, ``cpu`` or ``cuda:N``.
+        device: Device of the model where drift is measured: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
         on_input: Hears how many of how many inputs are done while drift is measured.
 
     Returns:

