@@ -139,9 +139,35 @@ class Method(Settings, ABC):
         """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
         return None
 
-    def record(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
-        """Return what defines this method on a model of ``n_layers`` layers, as values that `json` can write."""
-        return {"method": self.name, **self.model_dump(mode="json")}
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:  # noqa: ARG002
+        """Return where this method departs, on a model, from the code that it follows.
+
+        That is the code which its authors released, or the rotary type of transformers.
+
+        Args:
+            model: A model that goes with the method, without a method on it.
+
+        Returns:
+            What is done otherwise and why, each as one text; none where nothing differs.
+        """
+        return ()
+
+    def record(self, n_layers: int, model: "torch.nn.Module | None" = None) -> dict[str, Any]:
+        """Return what defines this method on a model, as values that `json` can write.
+
+        Args:
+            n_layers: Decoder layers of the model.
+            model: The model, for the `departures` on it; without a model they are left out.
+        """
+        return {"method": self.name, **self._settings(n_layers)} | self._departures(model)
+
+    def _settings(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return the settings as values that `json` can write."""
+        return self.model_dump(mode="json")
+
+    def _departures(self, model: "torch.nn.Module | None") -> dict[str, Any]:
+        found = () if model is None else self.departures(model)
+        return {"departures": list(found)} if found else {}
 
 
 _VALUES_ELSEWHERE = ("scales",)

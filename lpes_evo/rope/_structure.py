@@ -173,8 +173,8 @@ def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
     if isinstance(model, torch.nn.DataParallel) and len(model.device_ids) > 1:
         raise UnsupportedModelError(
             f"Expected a model that runs itself, but DataParallel runs {len(model.device_ids)} copies of it in "
-            "threads, which hooks on the model do not follow. Pass the model inside, model.module, and give each device a "
-            "process of its own."
+            "threads, which hooks on the model do not follow. Pass the model inside, model.module, and give each "
+            "device a process of its own."
         )
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         module: torch.nn.Module = model.module

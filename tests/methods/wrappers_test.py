@@ -15,7 +15,6 @@ from wrapped_models import WRAPPERS, on_two_devices, prompt_tuned, wrapped_and_p
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.methods import TrainingSettings, make_method, train_routers
 
-
 SLOW = ("compiled", "compiled_and_adapted")
 
 
