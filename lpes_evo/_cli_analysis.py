@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from lpes_evo.analysis._request import AnalysisRequest
 
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+]
 ScalesOption = Annotated[
     Path,
     typer.Option(

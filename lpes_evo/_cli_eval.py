@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[
-        str | None, typer.Argument(help="Hub id, folder, .gguf file, or 'tiny'.", show_default=False)
+        str | None,
+        typer.Argument(help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.", show_default=False),
     ] = None,
     tasks: Annotated[
         str | None,

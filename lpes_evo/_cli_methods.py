@@ -7,7 +7,9 @@ import typer
 
 
 def train_moice(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+    ],
     data: Annotated[
         Path,
         typer.Option("--data", help="JSON lines with text, with prompt and answer, or with conversations."),

@@ -43,7 +43,9 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM, raised where the program stands, so that every file is closed on the way out."""
 
 
-ModelOption = Annotated[str | None, typer.Option("--model", help="Hub id, folder, .gguf file, or 'tiny'.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Name of the task: needle, kv, recall.")]
 PresetOption = Annotated[
     str | None, typer.Option("--preset", help="Named settings to start from: demo, gradient, paper.")

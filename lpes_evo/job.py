@@ -65,6 +65,7 @@ class JobFacts:
         weights: SHA-256 of the weights.
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
+        base: Name of the base model where the model is an adapter on top of one, else ``None``.
     """
 
     config: RunConfig
@@ -79,6 +80,7 @@ class JobFacts:
     weights: str
     search: ProblemFacts
     report: ProblemFacts
+    base: str | None = None
 
     @property
     def space(self) -> CurveSpace:
@@ -120,6 +122,7 @@ def describe(job: Job) -> JobFacts:
         weights=weights_hash(loaded.model),
         search=ProblemFacts.of(job.search_problem),
         report=ProblemFacts.of(job.report_problem),
+        base=loaded.base,
     )
 
 

@@ -132,6 +132,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
     return {
         "n_layers": loaded.n_layers,
         "revision": loaded.revision,
+        **({} if loaded.base is None else {"base": loaded.base}),
         "dtype": loaded.dtype,
         "device": kind,
         "attention": loaded.attention,
