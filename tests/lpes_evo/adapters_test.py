@@ -301,7 +301,7 @@ def test_an_adapter_and_its_base_may_be_on_the_hub(
 
 
 def test_a_run_on_an_adapter_records_its_base_and_scores_the_adapter(tmp_path: Path) -> None:
-    folder = save_adapter(tmp_path / "adapter", "tiny", target_modules=["q_proj"])
+    folder = save_adapter(tmp_path / "adapter", "tiny", target_modules=["q_proj"], lora_alpha=64)
     of_adapter, of_base = (
         prepare(load_config(preset="demo", overrides=SMALL_RUN | {"model.name": str(name)}), "cpu")
         for name in (folder, "tiny")
