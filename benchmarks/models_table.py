@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 HEADER = """# Model families
 
 What `lpes_evo.rope.patch_rope` makes of every causal language model family of transformers {version}, tried on tiny
-random models. This file is written by `python benchmarks/models_table.py`; a test fails when it is not true.
+random models. The table is written by `python benchmarks/models_table.py`; a test fails when it is not true.
 
 - *supported*: keeps every promise of `tests/rope/rope_promises.py`. A note names a promise that the untouched model
   itself breaks, so that the patch cannot keep it either; everything else holds.
@@ -29,9 +29,12 @@ random models. This file is written by `python benchmarks/models_table.py`; a te
 |---|---|---|
 """
 
+REST = "\n## Wrapped models\n"
+"""What follows the table begins with this, is written by hand, and stays."""
+
 
 def main() -> None:
-    """Try every family and write the table."""
+    """Try every family and write the table; what stands below it on the page stays."""
     sys.path.insert(0, str(ROOT / "tests" / "rope"))
     from rope_families import model_types
     from rope_promises import PROMISES, outcome, state, table_row
@@ -51,7 +54,9 @@ def main() -> None:
         print(rows[-1], *(f"BROKEN {name}: {outcome(model_type, name)}" for name in broken), flush=True)
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     text = HEADER.format(version=transformers.__version__, counts=summary) + "\n".join(rows) + "\n"
-    (ROOT / "docs" / "models.md").write_text(text, encoding="utf-8")
+    page = ROOT / "docs" / "models.md"
+    _, begin, rest = page.read_text(encoding="utf-8").partition(REST)
+    page.write_text(text + begin + rest, encoding="utf-8")
     print(summary)
 
 

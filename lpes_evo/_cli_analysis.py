@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from lpes_evo.analysis._request import AnalysisRequest
 
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+]
 ScalesOption = Annotated[
     Path,
     typer.Option(
@@ -43,7 +45,7 @@ ExamplesOption = Annotated[
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of every draw.")]
 DtypeOption = Annotated[str | None, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")]
 AttentionOption = Annotated[
     str | None, typer.Option("--attention", help="Attention backend, such as sdpa or eager.")
 ]

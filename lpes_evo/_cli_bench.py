@@ -48,7 +48,7 @@ def bench(
         ),
     ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")] = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", help="New JSON file with every measurement.")
     ] = None,

@@ -35,7 +35,8 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="Settings of a run as YAML, such as its config.yaml.")
 ]
 DevicesOption = Annotated[
-    str, typer.Option("--devices", help="As for search: auto, cuda:0, cpu, cpu:2; in-process for no worker.")
+    str,
+    typer.Option("--devices", help="As for search: auto, cuda:0, mps, cpu, cpu:2; in-process for no worker."),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="New folder; runs/KIND-TIME by default.")]
 ResumeOption = Annotated[Path | None, typer.Option("--resume", help="Folder of a comparison to go on with.")]

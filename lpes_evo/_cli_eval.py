@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[
-        str | None, typer.Argument(help="Hub id, folder, .gguf file, or 'tiny'.", show_default=False)
+        str | None,
+        typer.Argument(help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.", show_default=False),
     ] = None,
     tasks: Annotated[
         str | None,
@@ -88,7 +89,7 @@ def evaluate(
         str,
         typer.Option(
             "--devices",
-            help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2; or in-process.",
+            help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2; or in-process.",
         ),
     ] = "auto",
     ray: Annotated[

@@ -9,7 +9,9 @@ from lpes_evo._consoles import say
 
 
 def train_moice(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder, .gguf file, or 'tiny'.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+    ],
     data: Annotated[
         Path,
         typer.Option("--data", help="JSON lines with text, with prompt and answer, or with conversations."),
@@ -49,7 +51,7 @@ def train_moice(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of weights and order.")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")] = "auto",
 ) -> None:
     """Train the routers of MoICE for a model, and leave the model as it is."""
     from lpes_evo._files import check_new_file

@@ -6,13 +6,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from lpes_evo.errors import ModelError
 
-_TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")
-_NO_PICKLES = (
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")
+NO_PICKLES = (
     "Pickles (.bin, .pt) are never read, since they can run code. Convert them to safetensors with "
     "model.save_pretrained."
 )
@@ -31,13 +31,25 @@ def check_folder(path: Path) -> None:
         raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
     if not any(path.glob("*.safetensors")):
         pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
-        found = f"only {pickles[0]}. {_NO_PICKLES}" if pickles else "it has no weights. Check the path."
+        found = f"only {pickles[0]}. {NO_PICKLES}" if pickles else "it has no weights. Check the path."
         raise ModelError(f"Expected weights as .safetensors files in {path}, but found {found}")
-    if not any(next(path.glob(pattern), None) for pattern in _TOKENIZER_FILES):
+    if not any(next(path.glob(pattern), None) for pattern in TOKENIZER_FILES):
         raise ModelError(
             f"Expected a tokenizer (tokenizer.json or the like) in {path}, but it has none. Save the model's "
             "tokenizer there with tokenizer.save_pretrained."
         )
+
+
+def refuse_revision(name: str, revision: str) -> NoReturn:
+    """Refuse a revision of what is on this disk.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(
+        f"Expected a revision only with a hub id, but got revision {revision!r} with {name!r}, which is on this disk. "
+        "Leave the revision out."
+    )
 
 
 def read_model(
@@ -66,10 +78,10 @@ def read_model(
             model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     else:
         model_options["use_safetensors"] = True
-    is_cached_only = "local_files_only" not in options and not _hub_has_address()
+    is_cached_only = "local_files_only" not in options and not hub_has_address()
     if is_cached_only:
         options["local_files_only"] = True
-    with _quiet():
+    with quiet():
         if "gguf_file" not in options:
             # The smallest file first: it tells a wrong name or a damaged config from other faults.
             _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
@@ -93,18 +105,38 @@ def read_model(
     return model, tokenizer
 
 
+def read_tokenizer(source: str, name: str, options: dict[str, Any]) -> Any:
+    """Read a tokenizer alone.
+
+    Args:
+        source: Folder or hub id.
+        name: What the user asked for, for messages.
+        options: Options of transformers.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        ModelError: It cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    with quiet():
+        return _part("tokenizer", name, False, lambda: AutoTokenizer.from_pretrained(source, **options))
+
+
 def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -> Any:
     """Return what ``load`` returns, or raise `ModelError` with the part of the model that failed."""
     try:
         return load()
     except ImportError as error:
         raise ModelError(
-            f"Loading the {part} of {name!r} needs a package that is missing: {_one_line(error)}"
+            f"Loading the {part} of {name!r} needs a package that is missing: {one_line(error)}"
         ) from error
     except Exception as error:
         # Transformers and the hub client raise many unrelated types for a wrong name, no network, a damaged
         # file or an unknown architecture.
-        reason = _one_line(error)
+        reason = one_line(error)
         if isinstance(error, OSError) and is_cached_only:
             reason = (
                 "the hub cannot be reached and its files are not in the cache. Connect, or name a folder."
@@ -115,7 +147,7 @@ def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -
             and (is_cached_only or "safetensors" in str(error))
         ):
             place = " in the cache, and the hub cannot be reached" if is_cached_only else ""
-            reason = f"no safetensors file was found{place}. {_NO_PICKLES}"
+            reason = f"no safetensors file was found{place}. {NO_PICKLES}"
         raise ModelError(
             f"Expected a causal language model at {name!r} (hub id, folder, .gguf file or 'tiny'), but "
             f"loading failed at its {part}: {reason}"
@@ -153,7 +185,7 @@ def _layer_of(weight: str) -> str:
     return f"{prefix}{layers}{rest.partition('.')[0]}."
 
 
-def _hub_has_address() -> bool:
+def hub_has_address() -> bool:
     """Return whether the hub may be reached; without a network its client would try for half a minute."""
     from huggingface_hub import constants
 
@@ -167,7 +199,7 @@ def _hub_has_address() -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep the hub client from logging every retry, and transformers from logging tables of weights.
 
     Transformers also lists the weights that it would not split over several GPUs, which nobody asked it to do.
@@ -184,7 +216,7 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return the text of an error on one line of at most 300 characters."""
     text = " ".join(str(error).split())
     if not text or isinstance(error, LookupError):

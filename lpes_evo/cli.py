@@ -58,7 +58,9 @@ _WRITES_FILES = (
 )
 _WRITES_FILES += ("attention", "sensitivity")
 
-ModelOption = Annotated[str | None, typer.Option("--model", help="Hub id, folder, .gguf file, or 'tiny'.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
+]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Name of the task: needle, kv, recall.")]
 PresetOption = Annotated[
     str | None, typer.Option("--preset", help="Named settings to start from: demo, gradient, paper.")
@@ -75,7 +77,8 @@ DevicesOption = Annotated[
     str,
     typer.Option(
         "--devices",
-        help="One worker for each: auto (all GPUs), cuda:0,cuda:1, cpu, cpu:2 (two CPU workers); in-process for none.",
+        help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2 (two CPU workers); in-process "
+        "for none.",
     ),
 ]
 RayOption = Annotated[

@@ -41,7 +41,7 @@ class ModelSettings(Settings):
     """Which model, and how it is loaded.
 
     Attributes:
-        name: Hub id, local folder, ``.gguf`` file, or ``tiny`` for the embedded model.
+        name: Hub id or local folder, also of a LoRA adapter; ``.gguf`` file; or ``tiny`` for the embedded model.
         revision: Revision on the hub.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when ``None``.

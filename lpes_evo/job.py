@@ -58,12 +58,13 @@ class JobFacts:
         n_layers: Number of decoder layers.
         max_length: Window in tokens.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: Kind of device, ``cpu`` or ``cuda``.
+        device: Kind of device, ``cpu``, ``cuda`` or ``mps``.
         device_name: What the maker calls it.
         attention: Attention backend in use.
         weights: SHA-256 of the weights.
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
+        base: Name of the base model where the model is an adapter on top of one, else ``None``.
     """
 
     config: RunConfig
@@ -78,6 +79,7 @@ class JobFacts:
     weights: str
     search: ProblemFacts
     report: ProblemFacts
+    base: str | None = None
 
     @property
     def space(self) -> CurveSpace:
@@ -127,6 +129,7 @@ def describe(job: Job) -> JobFacts:
         weights=weights_hash(loaded.model),
         search=ProblemFacts.of(job.search_problem),
         report=ProblemFacts.of(job.report_problem),
+        base=loaded.base,
     )
 
 
@@ -151,7 +154,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
 
     Args:
         config: The configuration.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
 
     Returns:
         The objects of the run.

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lpes_evo._accelerators import device_kind, mps_fault
+from lpes_evo._adapters import Adapter, find_adapter, own_tokenizer, put_adapter_on
 from lpes_evo._extras import install_command
-from lpes_evo._loading import check_folder, read_model
+from lpes_evo._loading import check_folder, read_model, refuse_revision
 from lpes_evo.errors import ModelError
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -28,8 +30,9 @@ class LoadedModel:
         n_layers: Number of decoder layers, and so of scales.
         max_length: Window in tokens.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
         attention: Attention backend in use, such as ``sdpa``.
+        base: Name of the base model where ``name`` is an adapter on top of one, else ``None``.
     """
 
     model: Any
@@ -41,6 +44,7 @@ class LoadedModel:
     dtype: str
     device: str
     attention: str
+    base: str | None = None
 
 
 def load_model(
@@ -54,15 +58,18 @@ def load_model(
 ) -> LoadedModel:
     """Load a model and its tokenizer.
 
-    Weights are read from safetensors or GGUF files, never from pickles, and all of them must be there.
+    Weights are read from safetensors or GGUF files, never from pickles, and all of them must be there. A LoRA adapter
+    is put on the base that its config names, and not merged into it; its own tokenizer goes before that of the base.
 
     Args:
-        name: Hub id, local folder, ``.gguf`` file (dequantized), or ``tiny`` for the embedded model.
-        revision: Revision on the hub; only for a hub id.
+        name: Hub id, local folder, ``.gguf`` file (dequantized), or ``tiny`` for the embedded model; or the hub id or
+            folder of a LoRA adapter of peft.
+        revision: Revision on the hub; only for a hub id. That of the base of an adapter is in its config.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 on a GPU (float16 on one without
-            bfloat16) and on a CPU with instructions for it, else float32; the embedded model is float32
-            everywhere.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one.
+            bfloat16, and under macOS before 14) and on a CPU with instructions for it, else float32; the embedded
+            model is float32 everywhere.
+        device: ``cpu``, ``cuda``, ``cuda:N``, ``mps`` (Apple's GPU), or ``auto``: the first CUDA device if there is
+            one, else the CPU.
         attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when
             ``None``.
         trust_remote_code: Whether code that comes with the model may run.
@@ -73,7 +80,8 @@ def load_model(
     Raises:
         ModelError: The model is unknown or unreadable, has no tokenizer, lacks weights or has others than its
             config says, an extra package is missing, the device does not exist, an option is unknown or does
-            not go with the model, or the model's window or rotary frequencies are not sound.
+            not go with the model, or the model's window or rotary frequencies are not sound; an adapter is of another
+            kind than LoRA, incomplete, or does not fit its base.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
     """
     import torch
@@ -85,21 +93,16 @@ def load_model(
             f"Expected the model's name and revision to be text, but got {name!r:.80} and {revision!r:.80}."
         )
     resolved_device = resolve_device(device)
-    resolved_dtype = resolve_dtype(dtype, resolved_device, str(name))
-    source, options = _locate(str(name))
-    if revision is not None:
-        if "local_files_only" in options:
-            raise ModelError(
-                f"Expected a revision only with a hub id, but got revision {revision!r} with {str(name)!r}, which is "
-                "on this disk. Leave the revision out."
-            )
-        options["revision"] = revision
-    model, tokenizer = read_model(
-        source,
-        str(name),
-        options | {"trust_remote_code": trust_remote_code},
-        {"dtype": getattr(torch, resolved_dtype)} | ({"attn_implementation": attention} if attention else {}),
+    adapter = find_adapter(str(name), revision)
+    base = str(name) if adapter is None else adapter.base
+    resolved_dtype = resolve_dtype(dtype, resolved_device, base)
+    options = {"dtype": getattr(torch, resolved_dtype)} | (
+        {"attn_implementation": attention} if attention else {}
     )
+    if adapter is None:
+        model, tokenizer = _read(base, revision, trust_remote_code, options)
+    else:
+        model, tokenizer = _read_adapted(adapter, trust_remote_code, options)
     model.eval().requires_grad_(False).to(resolved_device)
     check_frequencies(model)
     return LoadedModel(
@@ -112,6 +115,7 @@ def load_model(
         dtype=resolved_dtype,
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
+        base=None if adapter is None else base,
     )
 
 
@@ -119,33 +123,60 @@ def device_name(device: str) -> str:
     """Return what the maker calls a device.
 
     Args:
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The name of the GPU, or of the processor where the system tells it.
+        The name of the GPU, or of the processor where the system tells it. Apple's GPU is a part of the processor and
+        has no name of its own.
     """
     import torch
 
-    if device.startswith("cuda"):
+    if device_kind(device) == "cuda":
         return torch.cuda.get_device_name(device)
     return platform.processor() or platform.machine()
 
 
 def weights_hash(model: Any) -> str:
-    """Return the SHA-256 of the first values of every weight, to tell models of one name apart.
+    """Return the SHA-256 of the first values of every weight, to tell models of one name apart; adapters count.
 
     Args:
-        model: A model of transformers.
+        model: A model of transformers; a wrapper around it does not count, see `lpes_evo.rope.unwrapped_model`.
 
     Returns:
-        64 hexadecimal digits; weights that are kept on the disk count by their name and shape alone.
+        64 hexadecimal digits. Weights that accelerate keeps on the disk are read from there; others without values
+        count by their name and shape alone.
+
+    Raises:
+        UnsupportedModelError: A wrapper does more than run the model.
     """
+    from lpes_evo.rope import unwrapped_model
+
+    model = unwrapped_model(model)
     digest = hashlib.sha256()
     for name, weight in sorted(model.named_parameters()):
         digest.update(f"{name}{tuple(weight.shape)}".encode())
-        if not weight.is_meta:
-            digest.update(weight.detach().flatten()[:64].float().cpu().numpy().tobytes())
+        values = _offloaded(model, name) if weight.is_meta else weight
+        if values is not None:
+            digest.update(values.detach().flatten()[:64].float().cpu().numpy().tobytes())
+    for name, module in model.named_modules():
+        # How much the weights of an adapter count is no weight itself.
+        if isinstance(getattr(module, "scaling", None), dict):
+            state = sorted(module.scaling.items()), module.active_adapters, module.disable_adapters
+            digest.update(f"{name}{state}".encode())
     return digest.hexdigest()
+
+
+def _offloaded(model: Any, name: str) -> Any:
+    """Return the values of a weight that accelerate keeps elsewhere, or ``None`` where nobody keeps them."""
+    owner, _, own_name = name.rpartition(".")
+    module = model.get_submodule(owner)
+    if not hasattr(module, "_hf_hook"):
+        return None
+    from accelerate.utils import align_module_device
+
+    with align_module_device(module, "cpu"):
+        values = getattr(module, own_name)
+        return None if values.is_meta else values
 
 
 def smollm2_file() -> Path | None:
@@ -163,25 +194,35 @@ def resolve_device(device: str) -> str:
     """Return the device that a name stands for.
 
     Args:
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first GPU if there is one.
+        device: ``cpu``, ``cuda``, ``cuda:N``, ``mps``, or ``auto``: the first CUDA device if there is one, else the
+            CPU. Apple's GPU is used where it is asked for by name.
 
     Returns:
-        ``cpu`` or ``cuda:N``.
+        ``cpu``, ``cuda:N`` or ``mps``.
 
     Raises:
         ModelError: The name is unknown, or the device does not exist.
     """
     import torch
 
+    unknown = ModelError(f"Expected the device to be auto, cpu, cuda, cuda:N or mps, but got {device!r:.80}.")
     if not isinstance(device, str):
-        raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r:.80}.")
+        raise unknown
     if device == "auto":
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         return device
+    # Torch also calls the only one the first.
+    if device in ("mps", "mps:0"):
+        fault = mps_fault()
+        if fault is not None:
+            raise ModelError(
+                f"Expected Apple's GPU for the device {device}, but {fault}. Use the device cpu."
+            )
+        return "mps"
     kind, _, number = device.partition(":")
     if kind != "cuda" or not (number.isdecimal() or device == "cuda"):
-        raise ModelError(f"Expected the device to be auto, cpu, cuda or cuda:N, but got {device!r}.")
+        raise unknown
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= n_devices:
         raise ModelError(
@@ -196,7 +237,7 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
 
     Args:
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``, see `load_model`.
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
         name: Name of the model.
 
     Returns:
@@ -218,7 +259,41 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
         # AVX2 core with SmolLM2-135M.
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
         return "bfloat16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "float32"
+    if device == "mps":
+        return "bfloat16" if torch.backends.mps.is_macos_or_newer(14, 0) else "float16"
     return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
+
+
+def _read(
+    name: str, revision: str | None, trust_remote_code: bool, model_options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return a model without an adapter, and its tokenizer."""
+    source, options = _locate(name)
+    if revision is not None:
+        if "local_files_only" in options:
+            refuse_revision(name, revision)
+        options["revision"] = revision
+    return read_model(source, name, options | {"trust_remote_code": trust_remote_code}, model_options)
+
+
+def _read_adapted(
+    adapter: Adapter, trust_remote_code: bool, model_options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return a base with an adapter on it, and the tokenizer."""
+    named = f"The base of the adapter {adapter.name!r}, as its adapter_config.json names it: "
+    try:
+        if find_adapter(adapter.base, adapter.base_revision if adapter.base_is_on_hub else None) is not None:
+            raise ModelError(
+                f"Expected a model, but got {adapter.base!r}, which is an adapter itself. Merge that one into its base."
+            )
+        revision = adapter.base_revision if adapter.base_is_on_hub else None
+        model, tokenizer = _read(adapter.base, revision, trust_remote_code, model_options)
+    except ModelError as error:
+        raise ModelError(f"{named}{error}") from error
+    put_adapter_on(model, adapter)
+    if adapter.tokenizer is not None:
+        tokenizer = own_tokenizer(adapter, model.get_input_embeddings().weight.shape[0])
+    return model, tokenizer
 
 
 def _locate(name: str) -> tuple[str, dict[str, Any]]:

@@ -200,8 +200,9 @@ def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
     """Write where the run was made, once; a resumed run keeps the record of its first start."""
     if folder.journal.exists():
         return
+    on_base = {} if job.base is None else {"base": job.base}
     record = provenance.describe(
-        **job.identity, revision=job.revision, device_name=job.device_name, n_layers=job.n_layers
+        **job.identity, **on_base, revision=job.revision, device_name=job.device_name, n_layers=job.n_layers
     )
     folder.write_config(job.config, record)
 

@@ -1,7 +1,5 @@
 """What workers do for a search: score blocks of examples, in smaller batches where the memory does not suffice."""
 
-import gc
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,21 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._accelerators import empty_caches, is_out_of_memory
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems import Problem
 
 _Value = TypeVar("_Value")
-
-# Torch has a class of its own for the memory of a GPU alone. Its allocator for the CPU, and libraries that allocate by
-# themselves, raise plain runtime errors.
-_SIGNS_OF_NO_MEMORY = (
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
-    "CUDA out of memory",
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-)
 
 
 @dataclass(frozen=True)
@@ -162,24 +150,10 @@ def with_less_memory(problem: Problem, work: Callable[[Any], _Value]) -> tuple[_
         try:
             return work(problem), n_halvings
         except Exception as error:  # what runs out of memory has several classes; others go on up
-            smaller = problem.smaller() if _is_out_of_memory(error) else None
+            smaller = problem.smaller() if is_out_of_memory(error) else None
             if smaller is None:
                 raise
         # Out of the handler, the frames that hold the device's tensors are gone, so the memory comes back.
         problem = smaller
         n_halvings += 1
-        _free_memory()
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    torch = sys.modules.get("torch")
-    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_NO_MEMORY)
-
-
-def _free_memory() -> None:
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+        empty_caches()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo._accelerators import is_gpu
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._masks import pack_masks, repeat_entries
@@ -43,7 +44,7 @@ def default_batch_tokens(device_type: str) -> int:
     Returns:
         Enough tokens to keep a GPU busy; on a CPU, few enough to stay in its cache.
     """
-    return 16384 if device_type == "cuda" else 1024
+    return 16384 if is_gpu(device_type) else 1024
 
 
 def score_answers(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lpes_evo._accelerators import is_out_of_memory
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._masks import masks_are_given, recorded_masks, visible_tokens
@@ -101,8 +102,6 @@ def _trouble_of_kind(model: Any, packs: Sequence[Pack]) -> str | None:
 
 def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str | None:
     """Return what a model does otherwise to a pack than to its rows, or ``None``."""
-    import torch
-
     longest = max(range(len(pack.rows)), key=lambda number: pack.rows[number].n_tokens)
     plain = score_answers(model, pack.rows, batch_tokens=batch_tokens)
     with recorded_masks(model) as alone:
@@ -110,9 +109,9 @@ def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str
     try:
         with recorded_masks(model) as in_pack:
             packed = score_answers(model, pack.rows, batch_tokens=batch_tokens, share_prefixes=True)
-    except torch.OutOfMemoryError:
-        raise
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        if is_out_of_memory(error):
+            raise
         # What a family raises for a mask it does not know depends on the family.
         message = next(iter(str(error).splitlines()), "")
         return f"the model refuses the masks of shared prefixes ({type(error).__name__}: {message:.300})"

@@ -158,7 +158,7 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
         eager = attention_function("eager", module)
         last = None if mask is None else _additive(mask[:1, :, -1:, : key.shape[-2]], query.dtype)
         weights = eager(module, query[:1, :, -1:], key[:1], value[:1], last, **kwargs)[1]
-        mean = weights[0, :, 0].double().mean(dim=0).cpu().numpy()
+        mean = weights[0, :, 0].cpu().double().mean(dim=0).numpy()
         found.setdefault(current[0], []).append(mean)
         means[current[0]] = np.mean(found[current[0]], axis=0)
         return underlying(module, query, key, value, mask, **kwargs)

@@ -84,7 +84,7 @@ def decay_curve(
 
 
 def _frequencies(name: str, buffer: "torch.Tensor") -> npt.NDArray[np.float64]:
-    values = buffer.detach().to("cpu").double().numpy()
+    values = buffer.detach().cpu().double().numpy()
     if name != "embed_positions":
         return np.asarray(values, dtype=np.float64).reshape(-1)
     # A table of sines before cosines; position 1 holds the frequencies themselves, none above 1.

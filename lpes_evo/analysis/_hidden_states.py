@@ -121,9 +121,9 @@ def _compare(model: Any, ids: "torch.Tensor", n_layers: int) -> "torch.Tensor":
 
     from lpes_evo.rope._structure import find_structure
 
-    drift = torch.full(
-        (len(MEASURES), len(ids) - 1, n_layers), torch.nan, dtype=torch.float64, device=ids.device
-    )
+    # Apple's GPU has no float64.
+    device = torch.device("cpu") if ids.device.type == "mps" else ids.device
+    drift = torch.full((len(MEASURES), len(ids) - 1, n_layers), torch.nan, dtype=torch.float64, device=device)
 
     def look(layer: int, states: "torch.Tensor") -> None:
         if states.dim() != 3 or states.shape[:2] != ids.shape:

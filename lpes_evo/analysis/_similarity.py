@@ -67,7 +67,7 @@ class LinearCka:
             TaskError: The two do not hold as many states.
         """
         _check_pairs(states, others)
-        x, y = states.double(), others.double()
+        x, y = _exact(states), _exact(others)
         # Far from the origin, products of raw states would swallow their spread.
         if not self._sums:
             self._origins = x.mean(dim=-2), y.mean(dim=-2, keepdim=True)
@@ -116,7 +116,7 @@ def cka_distance(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Tenso
         alignment = LinearCka()
         alignment.update(states, others)
         return alignment.distance()
-    x, y = (values.double() - values.double().mean(dim=-2, keepdim=True) for values in (states, others))
+    x, y = (values - values.mean(dim=-2, keepdim=True) for values in (_exact(states), _exact(others)))
     xx, yy = x @ x.mT, y @ y.mT
     return _distance((xx * yy).sum(dim=(-2, -1)), xx, yy)
 
@@ -138,3 +138,8 @@ def _distance(shared: "torch.Tensor", own: "torch.Tensor", other: "torch.Tensor"
     # A set without spread is aligned with another such set, and with nothing else.
     distance = torch.where((norm == 0) | (other_norm == 0), 1.0, distance)
     return torch.where((norm == 0) & (other_norm == 0), 0.0, distance)
+
+
+def _exact(values: "torch.Tensor") -> "torch.Tensor":
+    """Return values in float64, on the CPU where they are on Apple's GPU, which has no float64."""
+    return (values.cpu() if values.device.type == "mps" else values).double()

@@ -47,8 +47,13 @@ class Arm(ABC):
         return None
 
     @abstractmethod
-    def record(self, n_layers: int) -> dict[str, Any]:
-        """Return what defines this arm on a model of ``n_layers`` layers, as values that `json` can write."""
+    def record(self, n_layers: int, model: Any = None) -> dict[str, Any]:
+        """Return what defines this arm on a model of ``n_layers`` layers, as values that `json` can write.
+
+        Args:
+            n_layers: Decoder layers of the model.
+            model: The model, where what depends on it is to be told too.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class UntouchedArm(Arm):
         """Return a context that does nothing."""
         return nullcontext()
 
-    def record(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
+    def record(self, n_layers: int, model: Any = None) -> dict[str, Any]:  # noqa: ARG002
         """Return nothing: there is nothing to tell."""
         return {}
 
@@ -88,7 +93,7 @@ class LpesArm(Arm):
 
         return patch_rope(loaded.model, self.found.at_depth(loaded.n_layers).scales)
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def record(self, n_layers: int, model: Any = None) -> dict[str, Any]:  # noqa: ARG002
         """Return the scales in force, and where they were found."""
         return {
             "scales": list(self.found.at_depth(n_layers).scales),
@@ -128,10 +133,10 @@ class MethodArm(Arm):
         """Return how long prompts may be that run as on the untouched model."""
         return self.method.neutral_up_to(loaded.model)
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def record(self, n_layers: int, model: Any = None) -> dict[str, Any]:
         """Return what defines the method, and what one step of it computes."""
         cost = {"streams": self.method.streams, "attention_passes": self.method.attention_passes}
-        return {**self.method.record(n_layers), **cost}
+        return {**self.method.record(n_layers, model), **cost}
 
 
 def make_arms(found: Scales | None, methods: Sequence[str] | None = None) -> tuple[Arm, ...]:

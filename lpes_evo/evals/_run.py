@@ -207,7 +207,7 @@ def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, An
 
 
 def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
-    """Say which version of a method was used where there are two, and what one step of it computes."""
+    """Say which version of a method was used, where it departs from that, and what one step of it computes."""
     notes = []
     for name, record in records.items():
         facts = [
@@ -221,6 +221,7 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
             facts.append(f"attention {record['attention_passes']} times in each layer")
         if facts:
             notes.append(f"{name}: {', '.join(facts)}")
+        notes += [f"{name}: {departure}" for departure in record.get("departures", ())]
     return notes
 
 
@@ -245,7 +246,11 @@ def _identity(
     return {
         # The records of the arms say what the methods are.
         "config": settings_hash(config, exclude={"methods"}),
-        "arms": {name: hash_values(record) for name, record in records.items()},
+        # What departs from other code follows from the settings and the model.
+        "arms": {
+            name: hash_values({key: value for key, value in record.items() if key != "departures"})
+            for name, record in records.items()
+        },
         "data": {task.task.name: task.data for task in tasks},
         **{name: facts[name] for name in ("weights", "dtype", "attention", "device", "window")},
     }

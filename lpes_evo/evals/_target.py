@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo._accelerators import empty_caches, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
@@ -18,7 +19,7 @@ from lpes_evo.problems import Sharing, score_answers, sharing_is_sound
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
 
-_BATCH_TOKENS = {"cuda": 16384}
+_GPU_BATCH_TOKENS = 16384
 # Decoding one token at a time leaves a CPU idle unless several rows share the work.
 _CPU_BATCH_TOKENS = 4096
 
@@ -129,13 +130,14 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
     return {
         "n_layers": loaded.n_layers,
         "revision": loaded.revision,
+        **({} if loaded.base is None else {"base": loaded.base}),
         "dtype": loaded.dtype,
         "device": kind,
         "attention": loaded.attention,
         "window": target.encoder.max_length,
         "weights": weights_hash(loaded.model),
         "ends": list(target.ends),
-        "default_batch_tokens": _BATCH_TOKENS.get(kind, _CPU_BATCH_TOKENS),
+        "default_batch_tokens": _GPU_BATCH_TOKENS if is_gpu(kind) else _CPU_BATCH_TOKENS,
     }
 
 
@@ -155,7 +157,7 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     for arm in arms:
         with arm.apply(target.loaded), torch.inference_mode():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-        record, length = arm.record(target.loaded.n_layers), arm.neutral_up_to(target.loaded)
+        record, length = arm.record(target.loaded.n_layers, model), arm.neutral_up_to(target.loaded)
         records.append(record if length is None else record | {"neutral_up_to": length})
     return records
 
@@ -198,7 +200,7 @@ def try_sharing(
             found[arm.name] = Sharing(
                 False, f"the model failed on it ({type(error).__name__}: {message:.300})"
             )
-        _free_memory(target)
+        empty_caches()
     return found
 
 
@@ -254,7 +256,7 @@ def _answer(
     except Exception:  # the others keep their answers, and the run its work
         trouble = traceback.format_exc()
     # Outside of the handler, which would keep the tensors of the failed try alive.
-    _free_memory(target)
+    empty_caches()
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
             return _answer(target, arm, applied, examples, prompts, mode, 1, share_prefixes)
@@ -267,13 +269,6 @@ def _answer(
             target, arm, applied, examples[part], prompts[part], mode, batch_tokens, share_prefixes
         )
     ]
-
-
-def _free_memory(target: EvalTarget) -> None:
-    if target.loaded.device.startswith("cuda"):
-        import torch
-
-        torch.cuda.empty_cache()
 
 
 def _generate(

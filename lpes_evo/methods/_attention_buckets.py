@@ -79,12 +79,19 @@ class AttentionBuckets(Method):
         with streams_of(model, ratios, self.combine, self.group or len(ratios)):
             yield Applied()
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
+        """Return where the computation departs from the released code on a model."""
+        from lpes_evo.methods._variants import relative_bases, under_other_type
+
+        published = tuple(base / 10000 for base in BASE_SETS.get(self.bases, ()))
+        return (*relative_bases(model, published), *under_other_type(model, "the bases are changed"))
+
+    def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the settings and how bases and outputs were taken."""
         source = "released code" if self.combine == "logits" else "paper"
         taken = "relative to 10000" if self.given is None else "as they are"
         return {
-            **super().record(n_layers),
+            **super()._settings(n_layers),
             "combine_follows": source,
             "bases_taken": taken,
             "streams": self.streams,

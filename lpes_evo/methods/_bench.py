@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 
+from lpes_evo._accelerators import device_kind, is_out_of_memory
 from lpes_evo._settings import Settings
 from lpes_evo.errors import LpesError, ModelError
 from lpes_evo.methods._baseline import Baseline
@@ -136,7 +137,9 @@ class _Work:
         with _counted_tokens(self._model) as seen:
             try:
                 self._run(method)
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
                 raise ModelError(
                     f"Expected memory for a prompt of {self._settings.prompt_tokens} tokens under {method.name}, but "
                     f"{self._device} has too little. Give fewer --prompt-tokens, or a larger device."
@@ -181,11 +184,16 @@ class _Work:
             output = self._model(input_ids=token, **{key: output[key]}, **self._options)
 
     def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
-        """Return what some work gives and its seconds, by events of the device where it is a GPU."""
-        if not self._device.startswith("cuda"):
+        """Return what some work gives and its seconds, by events of the device where it has such."""
+        kind = device_kind(self._device)
+        if kind != "cuda":
             clock = time.perf_counter if self._settings.clock == "wall" else time.process_time
+            # A GPU is told what to do and does it later.
+            finish = torch.mps.synchronize if kind == "mps" else lambda: None
+            finish()
             start = clock()
             result = work()
+            finish()
             return result, clock() - start
         with torch.cuda.device(self._device):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]

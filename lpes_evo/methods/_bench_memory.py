@@ -5,6 +5,8 @@ import gc
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from lpes_evo._accelerators import device_kind, is_gpu
+
 _PROCESS = Path("/proc/self")
 _MMAP_THRESHOLD = -3
 """The option M_MMAP_THRESHOLD of mallopt(3)."""
@@ -95,13 +97,16 @@ def peak_meter(device: str) -> PeakMeter:
     """Return the meter of a device.
 
     Args:
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The meter; on a system whose kernel cannot set the peak of a process back, one that tells so.
+        The meter; on Apple's GPU, whose allocator keeps no peak, and on a system whose kernel cannot set the peak of a
+        process back, one that tells so.
     """
-    if device.startswith("cuda"):
+    if device_kind(device) == "cuda":
         return _GpuMeter(device)
+    if is_gpu(device):
+        return _NoMeter("torch keeps no peak of the memory of Apple's GPU")
     if not (_PROCESS / "clear_refs").exists():
         return _NoMeter("on a CPU it takes /proc/self/clear_refs of Linux, which is not here")
     try:

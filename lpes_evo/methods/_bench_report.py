@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo._accelerators import device_kind, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.methods._method import Method
 from lpes_evo.methods._registry import make_method
@@ -133,13 +134,13 @@ def run_bench(
     chosen = BenchSettings(**settings)
     _check_names(methods)
     subject = _load(model, dtype, device)
-    if chosen.clock != "wall" and subject.device.startswith("cuda"):
+    if chosen.clock != "wall" and is_gpu(subject.device):
         raise ConfigError(
-            f"Expected --clock {chosen.clock} on a CPU alone, but the model is on {subject.device}, which is timed by "
-            "its own events. Leave --clock away, or give --device cpu."
+            f"Expected --clock {chosen.clock} on a CPU alone, but the model is on {subject.device}, whose work the "
+            "clock of the processor does not count. Leave --clock away, or give --device cpu."
         )
     if "prompt_tokens" not in settings:
-        usual = _GPU_PROMPT if subject.device.startswith("cuda") else _CPU_PROMPT
+        usual = _GPU_PROMPT if is_gpu(subject.device) else _CPU_PROMPT
         left = max(2, min(usual, subject.window - chosen.new_tokens))
         chosen = BenchSettings(**settings, prompt_tokens=left)
     if chosen.prompt_tokens + chosen.new_tokens > subject.window:
@@ -260,7 +261,11 @@ def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str,
     from lpes_evo.provenance import describe
 
     weights = list(subject.model.parameters())
-    is_gpu = subject.device.startswith("cuda")
+    times = {
+        "cuda": "CUDA events",
+        "mps": "wall clock, after all work of the GPU is done",
+        "cpu": _CLOCKS[settings.clock],
+    }
     return describe(
         model=name,
         n_layers=subject.n_layers,
@@ -270,9 +275,9 @@ def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str,
         dtype=subject.dtype,
         device=subject.device,
         device_name=device_name(subject.device),
-        threads=None if is_gpu else torch.get_num_threads(),
+        threads=None if is_gpu(subject.device) else torch.get_num_threads(),
         attention=str(subject.model.config._attn_implementation),
         settings=settings.model_dump(),
-        time="CUDA events" if is_gpu else _CLOCKS[settings.clock],
+        time=times[device_kind(subject.device)],
         memory=peak_meter(subject.device).how,
     )

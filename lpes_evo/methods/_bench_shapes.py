@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from lpes_evo._accelerators import device_kind, is_gpu
 from lpes_evo.errors import ModelError
 
 PREFIX = "shape:"
@@ -110,7 +111,7 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
     Args:
         shape: Its sizes.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: ``cpu`` or ``cuda:N``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
         The model, in evaluation mode and its weights frozen.
@@ -135,11 +136,13 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
             f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
             f"{room / 2**30:.1f} GiB. Take fewer layers by :layers=N behind the name, or another device."
         )
-    on_gpu = [torch.device(device)] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=on_gpu), torch.device(device):
+    # The random state of Apple's GPU cannot be set back as that of others, so weights are drawn on the CPU there.
+    drawn_on = "cpu" if device_kind(device) == "mps" else device
+    on_gpu = [torch.device(device)] if device_kind(drawn_on) == "cuda" else []
+    with torch.random.fork_rng(devices=on_gpu), torch.device(drawn_on):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=kind)
-    model.eval().requires_grad_(False)
+    model.eval().requires_grad_(False).to(device)
     repair_frequencies(model)
     check_frequencies(model)
     return model
@@ -149,6 +152,8 @@ def _room(device: str) -> int:
     """Return the bytes that are free on a GPU, or the memory of the machine."""
     import torch
 
-    if device.startswith("cuda"):
+    if device_kind(device) == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    if is_gpu(device):
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

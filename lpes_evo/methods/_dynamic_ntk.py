@@ -89,6 +89,24 @@ class DynamicNtk(ScaledMethod):
 
         return None if self.length or self.scales else original_length(model, self.original)
 
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
+        """Return where the computation departs, on a model, from the type ``dynamic`` of transformers."""
+        from lpes_evo.methods._variants import original_length, stated_window
+
+        window, stated = original_length(model, self.original), stated_window(model)
+        other_window = (
+            f"the original window is {window} tokens, where the type takes max_position_embeddings, {stated}"
+        )
+        return (
+            f"every row counts as a prompt of {self.length} tokens, where the type takes the longest row"
+            if self.length
+            else "each row has the base of its own prompt, where the type takes the longest row of the batch",
+            "a request keeps its base to the end, cached keys included, where the type changes it while keys keep the "
+            "old one",
+            "nothing is remembered for the next prompt, where the type keeps the base of the longest one so far",
+            *([other_window] if window != stated else []),
+        )
+
     def base_ratio(self, n_tokens: int, window: int, width: int) -> float:
         """Return the factor of the base for a prompt.
 

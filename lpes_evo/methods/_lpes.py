@@ -39,9 +39,9 @@ class Lpes(Method):
         with patch_rope(model, layer_scales(self.scales, count_layers(model))):
             yield Applied()
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the scales in force, and where they were found."""
-        return {"method": self.name, **scales_record(self.scales, n_layers)}
+        return scales_record(self.scales, n_layers)
 
 
 class ScaledMethod(Method):
@@ -81,11 +81,10 @@ class ScaledMethod(Method):
             scales: Scales on top, ``(n_layers,)``, or ``None``.
         """
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the settings, and the scales on top with where they were found."""
         settings = self.model_dump(mode="json", exclude={"scales"})
-        on_top = {} if self.scales is None else scales_record(self.scales, n_layers)
-        return {"method": self.name, **settings, **on_top}
+        return settings if self.scales is None else settings | scales_record(self.scales, n_layers)
 
 
 def layer_scales(scales: Scales, n_layers: int) -> npt.NDArray[np.float64]:

@@ -73,18 +73,21 @@ class Method(Settings, ABC):
         """Return a context in which a model runs under this method; leaving it restores the model.
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
-        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another.
-        Compiled code is made anew when a method comes or goes. A forward pass with a cache that was filled without the
-        method, or under other settings of it, raises ``ModelError``.
+        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another. On a
+        wrapped model (of peft, ``torch.compile`` and the like) it is put on the model inside. Compiled code is made
+        anew when a method comes or goes. A forward pass with a cache that was filled without the method, or under other
+        settings of it, raises ``ModelError``.
 
         Args:
-            model: A causal language model of transformers with rotary position embeddings.
+            model: A causal language model of transformers with rotary position embeddings; it may be wrapped, see
+                `lpes_evo.rope.unwrapped_model`.
 
         Yields:
             The method in force.
 
         Raises:
             ModelError: The model is under another method, or under scales of `lpes_evo.rope.patch_rope`.
+            UnsupportedModelError: A wrapper runs copies of the model, or puts tokens of its own in front of prompts.
             LpesError: The method does not go with the model, or a file of it cannot be used.
         """
         if not self.changes_model:
@@ -93,8 +96,10 @@ class Method(Settings, ABC):
             return
         from lpes_evo.methods._in_force import scales_untouched, sole_method
         from lpes_evo.methods._requests import prompts_of_generate
+        from lpes_evo.rope import unwrapped_model
         from lpes_evo.rope._compiled import sweep_code
 
+        model = unwrapped_model(model)
         with (
             sole_method(model, self.name, self.model_dump_json()),
             self._apply(model) as applied,
@@ -139,9 +144,35 @@ class Method(Settings, ABC):
         """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
         return None
 
-    def record(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
-        """Return what defines this method on a model of ``n_layers`` layers, as values that `json` can write."""
-        return {"method": self.name, **self.model_dump(mode="json")}
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:  # noqa: ARG002
+        """Return where this method departs, on a model, from the code that it follows.
+
+        That is the code which its authors released, or the rotary type of transformers.
+
+        Args:
+            model: A model that goes with the method, without a method on it.
+
+        Returns:
+            What is done otherwise and why, each as one text; none where nothing differs.
+        """
+        return ()
+
+    def record(self, n_layers: int, model: "torch.nn.Module | None" = None) -> dict[str, Any]:
+        """Return what defines this method on a model, as values that `json` can write.
+
+        Args:
+            n_layers: Decoder layers of the model.
+            model: The model, for the `departures` on it; without a model they are left out.
+        """
+        return {"method": self.name, **self._settings(n_layers)} | self._departures(model)
+
+    def _settings(self, n_layers: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return the settings as values that `json` can write."""
+        return self.model_dump(mode="json")
+
+    def _departures(self, model: "torch.nn.Module | None") -> dict[str, Any]:
+        found = () if model is None else self.departures(model)
+        return {"departures": list(found)} if found else {}
 
 
 _VALUES_ELSEWHERE = ("scales",)

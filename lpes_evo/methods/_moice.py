@@ -78,14 +78,27 @@ class Moice(Method):
         with mixed_experts(model, routers, applied, top_k=top_k):
             yield applied
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
+        """Return where the computation departs from the released code on a model."""
+        from lpes_evo.methods._routers import load_routers
+        from lpes_evo.methods._variants import relative_bases, under_other_type
+
+        return (
+            "each row has positions of its own, where the released code takes the queries' positions of the first row "
+            "for all and counts keys from 0, so padded rows and batches differ from it",
+            "routers compute in float32, and in the released code in the dtype of the model",
+            *relative_bases(model, load_routers(self.routers).facts.bases),
+            *under_other_type(model, "the bases are changed"),
+        )
+
+    def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the settings and what the routers were trained for."""
         from dataclasses import asdict
 
         from lpes_evo.methods._routers import load_routers
 
         trained_for = asdict(load_routers(self.routers).facts)
-        return {**super().record(n_layers), "content": self._content, "trained_for": trained_for}
+        return {**super()._settings(n_layers), "content": self._content, "trained_for": trained_for}
 
 
 def _content_of(path: str) -> str:

@@ -83,7 +83,7 @@ def train_routers(
     """Train routers of MoICE for a model, whose own weights do not change.
 
     Args:
-        model: A causal language model of transformers.
+        model: A causal language model of transformers; a wrapper around it does not count.
         name: Its name, for the file of routers.
         sequences: Token ids of texts; the loss counts every token after the first.
         settings: How the routers are trained.
@@ -105,7 +105,9 @@ def train_routers(
     from lpes_evo.methods._in_force import sole_method
     from lpes_evo.methods._routers import new_routers
     from lpes_evo.methods._variants import check_describes
+    from lpes_evo.rope import unwrapped_model
 
+    model = unwrapped_model(model)
     usable = [list(ids[: settings.max_length]) for ids in sequences if len(ids) > 1]
     if len(usable) <= settings.held_out:
         raise ConfigError(

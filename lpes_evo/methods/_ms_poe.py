@@ -89,11 +89,33 @@ class MsPoe(Method):
         ):
             yield applied
 
-    def record(self, n_layers: int) -> dict[str, Any]:
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
+        """Return where the computation departs from the released code on a model."""
+        from lpes_evo.methods._attention_probe import find_rotations
+        from lpes_evo.methods._variants import under_other_type
+
+        # `_apply` takes only models whose layers under the method have one number of key heads.
+        rotation = next(found for layer, found in find_rotations(model).values() if layer >= self.first_layer)
+        grouped = (
+            f"the {rotation.n_heads} query heads of a layer share {rotation.n_key_heads} key heads, and each group has "
+            "one ratio and one statistic, the mean of its heads, where the released code has a ratio for each head: a "
+            "shared key would have to be rotated, and attended to, once for every head of its group"
+        )
+        sliding = (
+            "in layers with a sliding window the statistic counts all keys of the prompt, as on the models of the "
+            "released code, which have no such layers"
+        )
+        return (
+            *([grouped] if rotation.n_heads != rotation.n_key_heads else []),
+            *([sliding] if self.order != "normal" and _has_sliding_layers(model) else []),
+            *under_other_type(model, "positions are divided"),
+        )
+
+    def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the settings and whose order of heads was used."""
         source = {"rank": "paper", "released": "released code", "normal": "released code, fixed"}[self.order]
         return {
-            **super().record(n_layers),
+            **super()._settings(n_layers),
             "order_follows": source,
             "layers": [self.first_layer, n_layers - 1],
         }
@@ -125,6 +147,17 @@ class MsPoe(Method):
         if call.forward.begins:
             choices[call.layer] = head_numbers(head_sharpness(call), self.order)
         return choices[call.layer]
+
+
+def _has_sliding_layers(model: "torch.nn.Module") -> bool:
+    """Return whether the config of a model states layers that attend to the last tokens alone."""
+    from lpes_evo.rope._structure import find_structure
+
+    config: Any = find_structure(model).decoder.config
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        return "sliding_attention" in kinds
+    return bool(getattr(config, "sliding_window", None)) and getattr(config, "use_sliding_window", True)
 
 
 def head_numbers(scores: "torch.Tensor", order: str) -> "torch.Tensor":

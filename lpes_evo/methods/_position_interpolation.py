@@ -31,6 +31,17 @@ class PositionInterpolation(ScaledMethod):
 
     factor: float = Field(ge=1e-6, le=1e6, allow_inf_nan=False)
 
+    def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
+        """Return where the computation departs, on a model, from the type ``linear`` of transformers."""
+        from lpes_evo.methods._variants import interpolated_rotary
+
+        if interpolated_rotary(model, self.factor) is not None:
+            return ()
+        return (
+            "positions are divided in front of the model's own rotary modules, since these cannot be of the type "
+            "linear of transformers",
+        )
+
     @contextmanager
     def change_rotation(
         self,

@@ -92,6 +92,8 @@ class _Streams:
         self._combine = combine
         self._group = group
 
+    # A compiler is for the passes of the model, which it still sees, and not for the sorting of streams around them.
+    @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run all streams and return an output like that of one, with the combined logits."""
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
@@ -127,6 +129,7 @@ class _Streams:
         size = 1 if self._head is not None and self._head._forward_pre_hooks else self._group
         return [range(start, min(start + size, self._n_streams)) for start in range(0, self._n_streams, size)]
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _caches(self, cache: Any, n_groups: int) -> list[Any]:
         """Return the cache of each group, after making those that a new request lacks."""
         if int(cache.get_seq_length()) == 0:
@@ -139,6 +142,7 @@ class _Streams:
             )
         return caches
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _prepare(self, streams: range, inputs: dict[str, Any], cache: Any) -> dict[str, Any]:
         """Return the inputs of a group, stream after stream in one batch, and set its bases."""
         batch = len(input_tokens(inputs))

@@ -21,10 +21,13 @@ __all__ = [
     "check_describes",
     "interpolated_rotary",
     "original_length",
+    "relative_bases",
     "replaced_rotary",
     "rope_bases",
     "rotary_frequencies",
     "rotary_variant",
+    "stated_window",
+    "under_other_type",
 ]
 
 
@@ -185,6 +188,53 @@ def rope_bases(model: torch.nn.Module) -> tuple[float, ...]:
         sets = _rope_sets(config)
         found |= {float(entry["rope_theta"]) for entry in sets} if sets else {float(config.rope_theta)}
     return tuple(sorted(found))
+
+
+def relative_bases(model: torch.nn.Module, ratios: Sequence[float]) -> tuple[str, ...]:
+    """Return the departure of bases that were published for models of base 10000 on a model of another base.
+
+    Args:
+        model: The model.
+        ratios: Factors of its own base; none for bases that are taken as they are.
+
+    Returns:
+        One text, or none where the bases are the published ones.
+    """
+    own = rope_bases(model)
+    if not ratios or own == (10000.0,):
+        return ()
+    came = ", ".join(f"{base:g}" for base in own)
+    return (
+        f"bases are multiplied by the model's own over 10000, for which the released ones are meant, since its own is "
+        f"{came}",
+    )
+
+
+def under_other_type(model: torch.nn.Module, what: str) -> tuple[str, ...]:
+    """Return the departure of a method on a model of another rotary type than the default one of the released codes.
+
+    Args:
+        model: The model.
+        what: What the method does in front of the rotary modules.
+
+    Returns:
+        One text, or none on a model of the default type.
+    """
+    kinds = {kind for module in find_structure(model).rotary_modules for kind in rope_types(module)} - {
+        "default"
+    }
+    if not kinds:
+        return ()
+    return (
+        f"{what} in front of the model's rotary type {', '.join(sorted(kinds))}, where the released code knows the "
+        "default type alone",
+    )
+
+
+def stated_window(model: torch.nn.Module) -> int:
+    """Return the ``max_position_embeddings`` of a model's config, the window in tokens that it states."""
+    config: Any = find_structure(model).rotary_modules[0].config
+    return int(config.max_position_embeddings)
 
 
 def original_length(model: torch.nn.Module, given: int | None) -> int:

@@ -64,7 +64,7 @@ def write_page(
         drift: A folder of ``lpes-evo drift`` on the scales of this run; ``"measure"`` to measure it on the model of a
             finished run, once: it is kept in the folder ``drift`` of the run, or, where the run is read-only, beside
             the page in a folder named as the page with ``-drift`` behind; ``None`` to leave it out.
-        device: Device of the model where drift is measured: ``auto``, ``cpu`` or ``cuda:N``.
+        device: Device of the model where drift is measured: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
         on_input: Hears how many of how many inputs are done while drift is measured.
 
     Returns:

@@ -6,7 +6,12 @@
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
-from lpes_evo.rope._structure import count_layers, decoder_layers, type_that_tells_lengths_apart
+from lpes_evo.rope._structure import (
+    count_layers,
+    decoder_layers,
+    type_that_tells_lengths_apart,
+    unwrapped_model,
+)
 
 __all__ = [
     "RopePatch",
@@ -18,4 +23,5 @@ __all__ = [
     "rotary_layers",
     "type_that_tells_lengths_apart",
     "unpatch_rope",
+    "unwrapped_model",
 ]

@@ -38,7 +38,7 @@ def check_frequencies(model: torch.nn.Module) -> None:
                 raise ModelError(f"{where} in float32, but they are in {buffer.dtype}. {_REMEDY}")
             if buffer.device.type == "meta":
                 raise ModelError(f"{where} with values, but they are on the meta device. {_REMEDY}")
-            values = buffer.detach().to("cpu", torch.float64)
+            values = buffer.detach().cpu().double()
             if name in fresh and _equal(values, fresh[name].double()):
                 config_fault = None if indexes_table(module) else _config_fault(values, rope_types(module))
                 if config_fault:

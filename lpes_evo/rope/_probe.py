@@ -10,7 +10,7 @@ import torch
 
 from lpes_evo.rope._compiled import without_compiled_code
 from lpes_evo.rope._patch import RopePatch, patch_rope
-from lpes_evo.rope._structure import count_layers
+from lpes_evo.rope._structure import count_layers, unwrapped_model
 
 __all__ = ["rotary_layers"]
 
@@ -33,6 +33,7 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
         ModelError: The model's rotary frequencies are not sound.
     """
+    model = unwrapped_model(model)
     scales = torch.ones(count_layers(model), requires_grad=True)
     device = next(model.parameters()).device
     ids = torch.arange(1, 5, device=device)[None]

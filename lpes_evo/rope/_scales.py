@@ -65,7 +65,7 @@ class Divisors:
     def _arrange(self, device: torch.device) -> torch.Tensor:
         dtype = torch.float32 if device.type == "mps" else torch.float64
         rows = self._scales if self._scales.dim() == 2 else self._scales[None]
-        return rows.to(device, dtype).T.unsqueeze(-1)
+        return rows.to(dtype).to(device).T.unsqueeze(-1)
 
 
 def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
@@ -85,7 +85,7 @@ def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
         raise ScalesError(
             f"Expected scales to be real numbers, but got {scales.dtype}. Pass their real part."
         )
-    return scales.detach().to("cpu", torch.float64).numpy()
+    return scales.detach().cpu().double().numpy()
 
 
 def _in_range(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

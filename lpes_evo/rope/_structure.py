@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "is_rotary",
     "rope_types",
     "type_that_tells_lengths_apart",
+    "unwrapped_model",
 ]
 
 
@@ -131,14 +133,16 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
     """Return the decoder layers and rotary modules of a model.
 
     Args:
-        model: A causal language model of transformers, or its decoder.
+        model: A causal language model of transformers, or its decoder; it may be wrapped, see `unwrapped_model`.
 
     Returns:
         The structure of the text decoder; vision and audio towers are left alone.
 
     Raises:
-        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
+        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding, or a wrapper
+            around it does more than run it.
     """
+    model = unwrapped_model(model)
     config = _text_config(model)
     name = type(model).__name__
     # A config with num_layers beside num_hidden_layers counts the slots of its cache by the latter.
@@ -181,6 +185,63 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         f"Expected a model with rotary position embeddings, but {name} has no rotary module. Only models that rotate "
         "queries and keys by position (Llama, Qwen, Mistral, Gemma and the like) can be scaled."
     )
+
+
+def unwrapped_model(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the model of transformers that a wrapper runs; a model without a wrapper is returned as it is.
+
+    Known wrappers are those of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel`` of torch, and the
+    models and tuners of peft. What is put on the model inside is in force however the model is called: ``generate``
+    of a wrapper, for one, runs the model inside and passes by the forward of the wrapper.
+
+    Args:
+        model: A causal language model of transformers, in any number of wrappers.
+
+    Raises:
+        UnsupportedModelError: A wrapper runs copies of the model, or puts tokens of its own in front of every prompt.
+    """
+    inner = _inside(model)
+    while inner is not None:
+        model = inner
+        inner = _inside(model)
+    return model
+
+
+def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
+    """Return what a wrapper wraps, or ``None`` for a module that is no wrapper."""
+    if isinstance(model, torch.nn.DataParallel) and len(model.device_ids) > 1:
+        raise UnsupportedModelError(
+            f"Expected a model that runs itself, but DataParallel runs {len(model.device_ids)} copies of it in "
+            "threads, which hooks on the model do not follow. Pass the model inside, model.module, and give each "
+            "device a process of its own."
+        )
+    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        module: torch.nn.Module = model.module
+        return module
+    if "_orig_mod" in model._modules:
+        return model._modules["_orig_mod"]
+    return _inside_adapter(model)
+
+
+def _inside_adapter(model: Any) -> torch.nn.Module | None:
+    """Return the model inside a model or a tuner of peft, or ``None`` for any other module."""
+    # A model of peft can only be here if somebody imported peft.
+    peft = sys.modules.get("peft")
+    if peft is None:
+        return None
+    if isinstance(model, (peft.PeftModel, peft.PeftMixedModel)):
+        kinds = [config.peft_type.value for config in model.peft_config.values() if config.is_prompt_learning]
+        if kinds:
+            raise UnsupportedModelError(
+                f"Expected an adapter that changes weights alone, but {kinds[0]} puts virtual tokens in front of every "
+                "prompt, which shifts the positions of the text. Use an adapter such as LoRA."
+            )
+        inner: torch.nn.Module = model.base_model
+        return inner
+    if isinstance(model, peft.tuners.tuners_utils.BaseTuner):
+        tuned: torch.nn.Module = model.model
+        return tuned
+    return None
 
 
 def _text_config(model: torch.nn.Module) -> Any:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 
+from lpes_evo._accelerators import mps_fault
 from lpes_evo.errors import ConfigError
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -19,8 +20,8 @@ class Device:
     """The device of one worker.
 
     Attributes:
-        name: What people call it: ``cpu`` or ``cuda:N``, N counted among the GPUs the user made visible.
-        local_name: What the worker's own torch calls it: ``cpu``, or ``cuda:0`` for the only GPU it sees.
+        name: What people call it: ``cpu``, ``mps``, or ``cuda:N``, N counted among the GPUs the user made visible.
+        local_name: What the worker's own torch calls it: ``cpu``, ``mps``, or ``cuda:0`` for the only GPU it sees.
         environment: Variables set for the worker before torch is imported.
     """
 
@@ -36,14 +37,15 @@ def parse_devices(text: str) -> tuple[Device, ...]:
     or UUIDs, and the worker sees that entry alone. Workers share the cores of this process evenly.
 
     Args:
-        text: ``auto`` (all GPUs, else one worker on the CPU), ``cuda`` (all GPUs), ``cuda:0,cuda:1``, ``cpu``, or
-            ``cpu:2`` for two workers on the CPU; several of them separated by commas.
+        text: ``auto`` (all CUDA devices, else one worker on the CPU), ``cuda`` (all CUDA devices), ``cuda:0,cuda:1``,
+            ``mps`` (Apple's GPU), ``cpu``, or ``cpu:2`` for two workers on the CPU; several of them separated by
+            commas.
 
     Returns:
         One device for each worker.
 
     Raises:
-        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there are no GPUs.
+        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there are none of the kind.
     """
     names = [name for entry in str(text).split(",") for name in _expand(entry.strip(), text)]
     if len(names) > MOST_WORKERS:
@@ -92,13 +94,19 @@ def _expand(entry: str, text: str) -> list[str]:
         return ["cpu"] * int(entry.partition(":")[2] or 1)
     if re.fullmatch(r"cuda:\d{1,4}", entry):
         return [entry]
+    if entry in ("mps", "mps:0"):
+        fault = mps_fault()
+        if fault is not None:
+            raise ConfigError(f"Expected Apple's GPU for the device {entry}, but {fault}. Use --devices cpu.")
+        return ["mps"]
     raise ConfigError(
-        f"Expected devices such as auto, cuda:0,cuda:1, cpu or cpu:2 (two CPU workers), but got {text!r:.80}."
+        "Expected devices such as auto, cuda:0,cuda:1, mps, cpu or cpu:2 (two CPU workers), but got "
+        f"{text!r:.80}."
     )
 
 
 def _device(name: str, threads: dict[str, str]) -> Device:
-    if name == "cpu":
+    if name in ("cpu", "mps"):
         return Device(name, name, threads | {"CUDA_VISIBLE_DEVICES": ""})
     index = int(name.partition(":")[2])
     visible = _visible_gpus()

@@ -8,8 +8,9 @@ import pytest
 import torch
 from huggingface_hub.utils import logging as hub_logging
 
+from lpes_evo import models as models_module
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.models import load_model, smollm2_file, weights_hash
+from lpes_evo.models import load_model, resolve_device, resolve_dtype, smollm2_file, weights_hash
 from tests.conftest import CHAT_TEMPLATE, build_llama, build_tokenizer
 
 
@@ -276,10 +277,10 @@ def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"dtype": "int8"}, "auto or one of float32, bfloat16, float16, but got 'int8'"),
-        ({"device": "tpu"}, "auto, cpu, cuda or cuda:N, but got 'tpu'"),
-        ({"device": "cuda:x"}, "auto, cpu, cuda or cuda:N, but got 'cuda:x'"),
+        ({"device": "tpu"}, "auto, cpu, cuda, cuda:N or mps, but got 'tpu'"),
+        ({"device": "cuda:x"}, "auto, cpu, cuda, cuda:N or mps, but got 'cuda:x'"),
         ({"device": "cuda:99"}, "CUDA devices that torch sees, but got 'cuda:99'"),
-        ({"device": None}, "auto, cpu, cuda or cuda:N, but got None"),
+        ({"device": None}, "auto, cpu, cuda, cuda:N or mps, but got None"),
         ({"dtype": None}, "auto or one of float32, bfloat16, float16, but got None"),
         ({"attention": "magic"}, "loading failed"),
         ({"revision": "main"}, "a revision only with a hub id, but got revision 'main'"),
@@ -289,6 +290,33 @@ def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
 def test_bad_options_are_refused(folder, options, message):
     with pytest.raises(ModelError, match=message):
         load_model(folder, **options)
+
+
+def test_the_gpu_of_apple_is_used_where_it_is_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(models_module, "mps_fault", lambda: None)
+    assert resolve_device("mps") == resolve_device("mps:0") == "mps"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == "cpu"
+    with pytest.raises(ModelError, match="auto, cpu, cuda, cuda:N or mps, but got 'mps:1'"):
+        resolve_device("mps:1")
+
+
+def test_the_gpu_of_apple_is_refused_with_the_reason_where_there_is_none(folder, monkeypatch):
+    monkeypatch.setattr(models_module, "mps_fault", lambda: "there is none")
+    with pytest.raises(
+        ModelError, match=r"^Expected Apple's GPU for the device mps, but there is none\. Use"
+    ):
+        load_model(folder, device="mps")
+
+
+@pytest.mark.parametrize(("is_newer", "dtype"), [(True, "bfloat16"), (False, "float16")])
+def test_the_number_format_on_the_gpu_of_apple_depends_on_the_system(is_newer, dtype, monkeypatch):
+    monkeypatch.setattr(
+        torch.backends.mps, "is_macos_or_newer", lambda major, _minor: is_newer and major == 14
+    )
+    assert resolve_dtype("auto", "mps", "nobody/some-model") == dtype
+    assert resolve_dtype("float32", "mps", "nobody/some-model") == "float32"
+    assert resolve_dtype("auto", "mps", "tiny") == "float32"
 
 
 def test_smollm2_is_found_without_importing_its_package():

@@ -80,11 +80,33 @@ def test_a_limit_of_threads_that_the_user_set_holds_where_it_is_smaller(monkeypa
 
 
 @pytest.mark.parametrize(
-    "text", ["", "gpu", "cpu:0", "cpu:-1", "cuda:", "cuda:x", "cpu,,cpu", "cuda:0-3", "mps"]
+    "text", ["", "gpu", "cpu:0", "cpu:-1", "cuda:", "cuda:x", "cpu,,cpu", "cuda:0-3", "mps:1"]
 )
 def test_what_is_no_device_is_refused(text):
-    with pytest.raises(ConfigError, match=r"^Expected devices such as auto, cuda:0,cuda:1, cpu or cpu:2"):
+    with pytest.raises(
+        ConfigError, match=r"^Expected devices such as auto, cuda:0,cuda:1, mps, cpu or cpu:2"
+    ):
         parse_devices(text)
+
+
+def test_the_gpu_of_apple_is_a_device_where_torch_can_use_it(monkeypatch):
+    monkeypatch.setattr(devices_module, "mps_fault", lambda: None)
+    assert parse_devices("mps:0") == parse_devices("mps")
+    (device,) = parse_devices("mps")
+    assert (device.name, device.local_name) == ("mps", "mps")
+    assert device.environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert device.environment["OMP_NUM_THREADS"] == "4"
+    assert names("mps,cpu") == ["mps", "cpu"]
+    # It is used where it is asked for.
+    assert names("auto") == ["cpu"]
+
+
+def test_the_gpu_of_apple_is_refused_with_the_reason_where_torch_cannot_use_it(monkeypatch):
+    monkeypatch.setattr(devices_module, "mps_fault", lambda: "there is none")
+    with pytest.raises(
+        ConfigError, match=r"^Expected Apple's GPU for the device mps, but there is none\. Use"
+    ):
+        parse_devices("cpu,mps")
 
 
 def test_cuda_without_a_gpu_is_refused():
