@@ -78,7 +78,9 @@ class Batch:
     candidates: range
 
 
-def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> Iterator[Batch]:
+def batches(
+    packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1, *, equal_lengths: bool = False
+) -> Iterator[Batch]:
     """Yield the forward passes that score packs under the curves of some candidates.
 
     Every candidate meets a pack in batches of one shape. So candidates stay comparable in half precision,
@@ -88,6 +90,7 @@ def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> 
         packs: The packs, longest first.
         batch_tokens: Tokens of one batch, padding included; a longer pack is a batch of its own.
         n_candidates: Number of candidates.
+        equal_lengths: Whether only packs of one length go together, for a model whose frequencies follow the length.
 
     Yields:
         Packs of similar length, longest first, and as many candidates as go with them.
@@ -102,6 +105,9 @@ def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> 
         # Only a divisor gives all candidates equal company.
         n_together = max(n for n in range(1, min(n_candidates, n_entries) + 1) if n_candidates % n == 0)
         n_packs = n_entries // n_together
+        if equal_lengths:
+            alike = sum(pack.n_tokens == packs[start].n_tokens for pack in packs[start : start + n_packs])
+            n_packs = min(n_packs, alike)
         for first in range(0, n_candidates, n_together):
             yield Batch(tuple(packs[start : start + n_packs]), range(first, first + n_together))
         start += n_packs

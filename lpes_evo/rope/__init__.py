@@ -3,6 +3,7 @@
 `patch_rope` makes layer ``h`` of a model rotate position ``m`` as ``m / s_h``, without changing a weight.
 """
 
+from lpes_evo.rope._dynamic import forget_lengths
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
@@ -13,6 +14,7 @@ __all__ = [
     "check_frequencies",
     "count_layers",
     "decoder_layers",
+    "forget_lengths",
     "patch_rope",
     "repair_frequencies",
     "rotary_layers",
