@@ -13,6 +13,7 @@ from lpes_evo._accelerators import device_kind, mps_fault
 from lpes_evo._adapters import Adapter, find_adapter, own_tokenizer, put_adapter_on
 from lpes_evo._extras import install_command
 from lpes_evo._loading import check_folder, read_model, refuse_revision
+from lpes_evo._window import window
 from lpes_evo.errors import ModelError
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -28,7 +29,7 @@ class LoadedModel:
         name: What was asked for: hub id, path, or ``tiny``.
         revision: Revision on the hub that was asked for.
         n_layers: Number of decoder layers, and so of scales.
-        max_length: Window in tokens.
+        max_length: Window in tokens, see `lpes_evo._window.window`.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu``, ``cuda:N`` or ``mps``.
         attention: Attention backend in use, such as ``sdpa``.
@@ -86,7 +87,7 @@ def load_model(
     """
     import torch
 
-    from lpes_evo.rope import check_frequencies, count_layers
+    from lpes_evo.rope import check_frequencies, count_layers, forget_lengths
 
     if not isinstance(name, (str, Path)) or not isinstance(revision, (str, type(None))):
         raise ModelError(
@@ -105,13 +106,14 @@ def load_model(
         model, tokenizer = _read_adapted(adapter, trust_remote_code, options)
     model.eval().requires_grad_(False).to(resolved_device)
     check_frequencies(model)
+    forget_lengths(model)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         name=str(name),
         revision=revision,
         n_layers=count_layers(model),
-        max_length=_window(model.config),
+        max_length=window(model.config, tokenizer),
         dtype=resolved_dtype,
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
@@ -330,17 +332,3 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
             f"Expected a model folder, a .gguf file, a hub id or 'tiny', but {name!r} does not exist."
         )
     return name, {}
-
-
-def _window(config: Any) -> int:
-    text = config.get_text_config()
-    window = getattr(text, "max_position_embeddings", None)
-    if not isinstance(window, int) or window < 1:
-        raise ModelError(
-            f"Expected a config that states max_position_embeddings, the window in tokens, but got {window!r:.80}. "
-            "Add it to the model's config.json."
-        )
-    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    original, factor = rope.get("original_max_position_embeddings"), rope.get("factor")
-    # Some configurations state the window before extension and the factor that extends it.
-    return max(window, int(original * factor)) if original and factor else window

@@ -58,7 +58,7 @@ def answer_gradient(
     """
     import torch
 
-    from lpes_evo.rope import patch_rope
+    from lpes_evo.rope import forget_lengths, patch_rope
 
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
@@ -66,12 +66,13 @@ def answer_gradient(
     gradient = np.zeros(len(scales), dtype=np.float64)
     # In half precision, small weights would let gradients underflow on their way.
     largest = float(np.abs(weights).max(initial=0.0)) or 1.0
-    packs = pack_rows(rows, share_prefixes=share_prefixes)
+    length_key = forget_lengths(model)
+    packs = pack_rows(rows, share_prefixes=share_prefixes, length_key=length_key)
     # First of all: what is made in inference mode has no gradient even outside of it.
     with torch.inference_mode(False), torch.enable_grad(), _differentiable(model, checkpointing):
         live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
         with patch_rope(model, live):
-            for batch in batches(packs, batch_tokens):
+            for batch in batches(packs, batch_tokens, length_key=length_key):
                 indices = [index for pack in batch.packs for index in pack.indices]
                 factors = torch.from_numpy(weights[indices] / largest).to(model.device)
                 with _explained(model):

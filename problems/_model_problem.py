@@ -271,8 +271,12 @@ class ModelProblem(Problem):
         return max(length * max(1, self.batch_tokens // length) for length in self._pack_lengths)
 
     def _packs(self, example_ids: Sequence[str]) -> list[Pack]:
+        from lpes_evo.rope import forget_lengths
+
         rows = [self._rows[name] for name in self._chosen(example_ids)]
-        return pack_rows(rows, share_prefixes=self.sharing.is_sound)
+        length_key = forget_lengths(self._loaded.model)
+
+        return pack_rows(rows, share_prefixes=self.sharing.is_sound, length_key=length_key)
 
     def _chosen(self, example_ids: Sequence[str] | None) -> tuple[str, ...]:
         ids = self.example_ids if example_ids is None else tuple(example_ids)

@@ -4,11 +4,14 @@ Several questions about one text cost the text once: the row of a pack is the sh
 its answer as a segment of its own, which sees the prefix and itself and takes the positions that follow the prefix.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._task import check_count
+
+LengthKey = Callable[[int], Hashable]
+"""Gives lengths of texts the same value where a model rotates them alike."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,22 @@ class Pack:
         """Tokens that are forwarded."""
         return self.n_prefix + sum(row.n_tokens - self.n_prefix for row in self.rows)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row by itself, and so its positions."""
+        return max(row.n_tokens for row in self.rows)
 
-def pack_rows(rows: Sequence[EncodedExample], *, share_prefixes: bool) -> list[Pack]:
+
+def pack_rows(
+    rows: Sequence[EncodedExample], *, share_prefixes: bool, length_key: LengthKey | None = None
+) -> list[Pack]:
     """Put rows together that share at least half of their tokens.
 
     Args:
         rows: The rows.
         share_prefixes: Whether to share at all; else every row is a pack of its own.
+        length_key: For a model whose frequencies follow the length: rows of equal keys alone go together, see
+            `lpes_evo.rope.forget_lengths`.
 
     Returns:
         The packs, longest first, so that a device too small for the longest says so at once.
@@ -53,7 +65,10 @@ def pack_rows(rows: Sequence[EncodedExample], *, share_prefixes: bool) -> list[P
             n_prefix, members = groups[-1]
             shared = min(n_prefix, _n_common(rows[members[0]].prompt_ids, rows[index].prompt_ids))
             longest = max(rows[index].n_tokens, *(rows[member].n_tokens for member in members))
-            if 2 * shared >= longest:
+            alike = length_key is None or length_key(rows[index].n_tokens) == length_key(
+                rows[members[0]].n_tokens
+            )
+            if 2 * shared >= longest and alike:
                 groups[-1] = shared, [*members, index]
                 continue
         # The logits at the last token of the prompt are the first of the answer, so it stays out of the prefix.
@@ -78,7 +93,9 @@ class Batch:
     candidates: range
 
 
-def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> Iterator[Batch]:
+def batches(
+    packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1, *, length_key: LengthKey | None = None
+) -> Iterator[Batch]:
     """Yield the forward passes that score packs under the curves of some candidates.
 
     Every candidate meets a pack in batches of one shape. So candidates stay comparable in half precision,
@@ -88,6 +105,7 @@ def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> 
         packs: The packs, longest first.
         batch_tokens: Tokens of one batch, padding included; a longer pack is a batch of its own.
         n_candidates: Number of candidates.
+        length_key: What lengths must have in common to go together, see `pack_rows`.
 
     Yields:
         Packs of similar length, longest first, and as many candidates as go with them.
@@ -102,6 +120,9 @@ def batches(packs: Sequence[Pack], batch_tokens: int, n_candidates: int = 1) -> 
         # Only a divisor gives all candidates equal company.
         n_together = max(n for n in range(1, min(n_candidates, n_entries) + 1) if n_candidates % n == 0)
         n_packs = n_entries // n_together
+        if length_key is not None:
+            keys = [length_key(pack.longest) for pack in packs[start : start + n_packs]]
+            n_packs = next((number for number, key in enumerate(keys) if key != keys[0]), len(keys))
         for first in range(0, n_candidates, n_together):
             yield Batch(tuple(packs[start : start + n_packs]), range(first, first + n_together))
         start += n_packs

@@ -59,7 +59,9 @@ def score_answers(
 ) -> AnswerScores:
     """Score the answers of examples by one forward pass over prompt and answer.
 
-    Rows are sorted by length and cut into batches, see `batches`. Only logits at the answers are computed, and
+    Rows are sorted by length and cut into batches, see `batches`. Where the frequencies of the model follow the length
+    of its input (rotary types ``dynamic`` and ``longrope``), only rows that it rotates alike share a batch or a prefix,
+    so each row is scored under the frequencies of its own tokens. Only logits at the answers are computed, and
     the log-softmax is float32 at least, whatever the model's dtype. In float32 neither the batch size, nor the company
     of other candidates, nor sharing changes a result beyond rounding.
 
@@ -83,28 +85,30 @@ def score_answers(
     Raises:
         TaskError: ``batch_tokens`` is not a positive integer, ``padding_side`` is unknown, or it is ``left`` together
             with ``share_prefixes``.
+        UnsupportedModelError: Rotary frequencies depend on earlier inputs in an unknown way, see `forget_lengths`.
         ScalesError: The scales have the wrong shape, or a value that is not finite or outside 1e-6 to 1e6.
         UnsupportedModelError: Rows share prefixes, and the layers of the model get no masks that can be replaced.
     """
     import torch
 
-    from lpes_evo.rope import patch_rope
+    from lpes_evo.rope import forget_lengths, patch_rope
 
     if padding_side not in get_args(PaddingSide) or (share_prefixes and padding_side == "left"):
         raise TaskError(
             f"Expected padding_side to be right, or left without share_prefixes, but got {padding_side!r} and "
             f"share_prefixes={share_prefixes}."
         )
+    length_key = forget_lengths(model)
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
     n_candidates = 1 if scales is None else len(scales)
     log_probability = np.empty((n_candidates, len(rows)), dtype=np.float64)
     correct = np.empty((n_candidates, len(rows)), dtype=np.bool_)
-    packs = pack_rows(rows, share_prefixes=share_prefixes)
+    packs = pack_rows(rows, share_prefixes=share_prefixes, length_key=length_key)
     # Results stay on the device until the last batch is launched, so that the device never waits for the host.
     pending = []
     with nullcontext() if scales is None else patch_rope(model, scales) as patch, torch.inference_mode():
-        for batch in batches(packs, batch_tokens, n_candidates):
+        for batch in batches(packs, batch_tokens, n_candidates, length_key=length_key):
             if scales is not None and patch is not None and n_candidates > 1:
                 patch.set(_curves_of(batch, scales))
             scores = answer_scores(

@@ -15,6 +15,7 @@ from lpes_evo.problems._score import Layout, score_answers
 
 NOTHING_ALIKE = "no two examples have their first half in common"
 """The reason where there is nothing to share."""
+_FOLLOWS_LENGTH = "the rope type gives questions of different lengths about one text different frequencies"
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,15 @@ def sharing_is_sound(
     Raises:
         torch.OutOfMemoryError: Memory ended, which is no verdict on the model.
     """
-    packs = pack_rows(rows, share_prefixes=True)
+    from lpes_evo.rope import forget_lengths
+
+    length_key = forget_lengths(model)
+    packs = pack_rows(rows, share_prefixes=True, length_key=length_key)
     shared = [pack for pack in packs if len(pack.rows) > 1]
     if not shared:
-        return Sharing(False, NOTHING_ALIKE)
-    trouble = _trouble_of_kind(model, shared)
+        is_apart = length_key is not None and len(pack_rows(rows, share_prefixes=True)) < len(rows)
+        return Sharing(False, _FOLLOWS_LENGTH if is_apart else NOTHING_ALIKE)
+    trouble = _trouble_of_kind(model)
     if trouble is None:
         longest = max(shared, key=lambda pack: max(row.n_tokens for row in pack.rows))
         trouble = _trouble_when_tried(model, longest, batch_tokens)
@@ -74,11 +79,11 @@ def sharing_is_sound(
     return Sharing(True, f"{together} tokens instead of {apart}")
 
 
-def _trouble_of_kind(model: Any, packs: Sequence[Pack]) -> str | None:
+def _trouble_of_kind(model: Any) -> str | None:
     """Return what speaks against sharing before the model is tried, or ``None``."""
     import torch
 
-    from lpes_evo.rope import decoder_layers, type_that_tells_lengths_apart
+    from lpes_evo.rope import decoder_layers
 
     try:
         layers = decoder_layers(model)
@@ -93,10 +98,6 @@ def _trouble_of_kind(model: Any, packs: Sequence[Pack]) -> str | None:
             f"the attention backend {model.config._attn_implementation} takes no mask for each two tokens, as sdpa and "
             "eager do"
         )
-    for pack in packs:
-        kind = type_that_tells_lengths_apart(model, {row.n_tokens for row in pack.rows})
-        if kind is not None:
-            return f"the rope type {kind} gives questions of different lengths about one text different frequencies"
     return None
 
 

@@ -81,11 +81,12 @@ def measure_attention(
     """
     import torch
 
-    from lpes_evo.rope import count_layers, patch_rope
+    from lpes_evo.rope import count_layers, forget_lengths, patch_rope
     from lpes_evo.rope._structure import find_structure
 
     inputs = check_inputs(inputs)
     n_layers = count_layers(model)
+    forget_lengths(model)
     decoder: Any = find_structure(model).decoder
     shape = (len(inputs), n_layers, len(PARTS))
     found = {"untouched": np.full(shape, np.nan), "scaled": np.full(shape, np.nan)}

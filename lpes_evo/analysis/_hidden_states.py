@@ -79,11 +79,12 @@ def measure_drift(
     """
     import torch
 
-    from lpes_evo.rope import count_layers, patch_rope
+    from lpes_evo.rope import count_layers, forget_lengths, patch_rope
     from lpes_evo.scales import check_scales
 
     inputs = check_inputs(inputs)
     n_layers = count_layers(model)
+    forget_lengths(model)
     vectors = np.atleast_2d(check_scales(scales, n_layers))
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)

@@ -45,6 +45,9 @@ def generate_greedy(
     Penalties, sampling and length limits in the model's own generation settings do not count: an evaluation is the
     argmax and nothing else.
 
+    Where the rotary frequencies of the model follow the length of its input, prompts of one length alone share a batch,
+    so each is answered as a lone ``generate`` on a fresh model would.
+
     Args:
         model: A causal language model of transformers, in evaluation mode.
         prompts: Token ids, ``n_rows`` lists.
@@ -54,7 +57,38 @@ def generate_greedy(
 
     Returns:
         The answers, ``n_rows`` of them.
+
+    Raises:
+        UnsupportedModelError: Rotary frequencies depend on earlier inputs in an unknown way, see `forget_lengths`.
     """
+    from lpes_evo.rope import forget_lengths
+
+    together: dict[int, list[int]] = {}
+    follows_length = forget_lengths(model)
+    for row, prompt in enumerate(prompts):
+        together.setdefault(len(prompt) if follows_length else 0, []).append(row)
+    answers: dict[int, Generated] = {}
+    for rows in together.values():
+        found = _generate_together(
+            model,
+            [prompts[row] for row in rows],
+            [max_new_tokens[row] for row in rows],
+            ends=ends,
+            pad_id=pad_id,
+        )
+        answers.update(zip(rows, found, strict=True))
+    return [answers[row] for row in range(len(prompts))]
+
+
+def _generate_together(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: Sequence[int],
+    *,
+    ends: Sequence[int],
+    pad_id: int,
+) -> list[Generated]:
+    """Answer the prompts of one batch, see `generate_greedy`."""
     import torch
 
     width = max(map(len, prompts))

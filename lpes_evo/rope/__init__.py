@@ -3,13 +3,13 @@
 `patch_rope` makes layer ``h`` of a model rotate position ``m`` as ``m / s_h``, without changing a weight.
 """
 
+from lpes_evo.rope._dynamic import forget_lengths
 from lpes_evo.rope._frequencies import check_frequencies, repair_frequencies
 from lpes_evo.rope._patch import RopePatch, patch_rope, unpatch_rope
 from lpes_evo.rope._probe import rotary_layers
 from lpes_evo.rope._structure import (
     count_layers,
     decoder_layers,
-    type_that_tells_lengths_apart,
     unwrapped_model,
 )
 
@@ -18,10 +18,10 @@ __all__ = [
     "check_frequencies",
     "count_layers",
     "decoder_layers",
+    "forget_lengths",
     "patch_rope",
     "repair_frequencies",
     "rotary_layers",
-    "type_that_tells_lengths_apart",
     "unpatch_rope",
     "unwrapped_model",
 ]

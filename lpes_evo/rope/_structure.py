@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,6 @@ __all__ = [
     "is_dynamic",
     "is_rotary",
     "rope_types",
-    "type_that_tells_lengths_apart",
     "unwrapped_model",
 ]
 
@@ -60,43 +58,6 @@ def rope_types(module: torch.nn.Module) -> set[str]:
 def is_dynamic(module: torch.nn.Module) -> bool:
     """Return whether a rotary module derives its frequencies from the largest position it sees."""
     return any("dynamic" in kind or kind == "longrope" for kind in rope_types(module))
-
-
-def type_that_tells_lengths_apart(model: torch.nn.Module, lengths: Collection[int]) -> str | None:
-    """Return the rotary type by which texts of some lengths are rotated by different frequencies.
-
-    Dynamic NTK follows the length of a text beyond the original window, and LongRoPE has one set of frequencies up to
-    it and another one beyond.
-
-    Args:
-        model: A causal language model of transformers.
-        lengths: Lengths of texts in tokens.
-
-    Returns:
-        ``dynamic`` or ``longrope``; ``None`` where the texts are rotated alike.
-
-    Raises:
-        UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding.
-    """
-    config = _text_config(model)
-    window = _original_window(config)
-    for module in find_structure(model).rotary_modules:
-        for kind in sorted(rope_types(module)):
-            if "dynamic" in kind and len({max(length, window) for length in lengths}) > 1:
-                return kind
-            if kind == "longrope" and len({length > window for length in lengths}) > 1:
-                return kind
-    return None
-
-
-def _original_window(config: Any) -> int:
-    """Return the length up to which a dynamic rotary type leaves the frequencies as they were trained."""
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    # Layer types may have parameters of their own.
-    found = [parameters, *(entry for entry in parameters.values() if isinstance(entry, dict))]
-    stated = [entry.get("original_max_position_embeddings") for entry in found]
-    stated.append(getattr(config, "original_max_position_embeddings", None))
-    return min(filter(None, stated), default=getattr(config, "max_position_embeddings", 0))
 
 
 def count_layers(model: torch.nn.Module) -> int:

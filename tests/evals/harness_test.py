@@ -16,8 +16,10 @@ from lpes_evo import Scales, load_model
 from lpes_evo.errors import ConfigError, ModelError, ScalesError, TaskError
 from lpes_evo.evals.harness import HARNESS_TASKS, LpesLM, is_harness_task, run_harness
 from lpes_evo.evals.harness._score import macro_average, score_subject
+from lpes_evo.models import LoadedModel
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import RecallTask
+from tests.conftest import build_llama, build_tokenizer
 
 ABSURD = [1000.0] * 6
 
@@ -561,3 +563,17 @@ def test_a_package_that_a_task_of_the_harness_needs_is_named(embedded, monkeypat
         TaskError, match="Expected the packages that task 'needy' .* one is missing: Please install"
     ):
         run_harness(embedded, None, ["lm:needy"])
+
+
+def test_batches_of_a_model_whose_frequencies_follow_the_length_are_refused():
+    model = build_llama()
+    model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+    model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+    loaded = LoadedModel(model, build_tokenizer(), "dynamic", None, 3, 1024, "float32", "cpu", "sdpa")
+    for size in (8, "auto"):
+        with pytest.raises(
+            ConfigError, match=f"Expected batch_size=1 with dynamic, .* but got batch_size={size}"
+        ):
+            LpesLM(loaded, batch_size=size)
+    with LpesLM(loaded, [1.2, 1.0, 0.9], batch_size=1) as lm:
+        assert lm.batch_size == 1

@@ -18,7 +18,7 @@ from lpes_evo._files import to_json
 from lpes_evo.errors import ConfigError, ModelError, ScalesError
 from lpes_evo.models import LoadedModel, load_model, weights_hash
 from lpes_evo.provenance import package_versions
-from lpes_evo.rope import patch_rope
+from lpes_evo.rope import forget_lengths, patch_rope
 from lpes_evo.scales import check_scales, load_scales
 
 _LOADING = ("revision", "dtype", "device", "attention", "trust_remote_code")
@@ -60,7 +60,8 @@ class LpesLM(HFLM):  # type: ignore[misc]
         cut_prompts: Prompts that were longer than the model's window, of which the harness dropped the beginning.
 
     Raises:
-        ConfigError: An option is unknown, or does not go with a model that is loaded already.
+        ConfigError: An option is unknown, does not go with a model that is loaded already, or asks for batches of a
+            model whose rotary frequencies follow the length of its input.
         ModelError: No model is named, or it cannot be loaded, see `load_model`.
         ScalesError: The scales are missing, damaged, or those of another model or depth.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
@@ -84,6 +85,12 @@ class LpesLM(HFLM):  # type: ignore[misc]
             # What the command line names would be one device for all processes.
             loading["device"] = str(accelerator.device)
         loaded = _loaded(pretrained, loading)
+        if forget_lengths(loaded.model) and str(options.get("batch_size", 1)) != "1":
+            # The harness pads the rows of a batch, and the longest would set the frequencies of all.
+            raise ConfigError(
+                f"Expected batch_size=1 with {loaded.name}, whose rotary frequencies follow the length of its input, "
+                f"but got batch_size={options['batch_size']}. Set batch_size=1, so that no answer depends on its batch."
+            )
         source, divisors = _read_scales(scales, loaded, check_model)
         with _only_errors("lm_eval.models.huggingface"):
             # The harness warns that an object is evaluated by one process alone; what follows sees to that.

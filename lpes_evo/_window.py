@@ -1,0 +1,70 @@
+"""Window: the number of tokens that a model may be given, by the definition of its rotary type."""
+
+import math
+from typing import Any
+
+from lpes_evo.errors import ModelError
+
+_FIELDS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
+_FINAL_FIELDS = ("max_sequence_length", "model_max_length", "max_seq_length", "seq_length", "max_seq_len")
+_UNLIMITED = 10**9
+"""Tokenizers without a limit state one beyond this."""
+
+
+def window(config: Any, tokenizer: Any = None) -> int:
+    """Return the window of a model in tokens.
+
+    Types differ in what ``max_position_embeddings``, the stated window, means:
+
+    - ``default``, ``llama3``, ``longrope`` and every type not named below: it is the window after extension.
+    - ``yarn``: it may be the window before or after extension; the window is the larger one of the stated window and
+      ``factor * original_max_position_embeddings``.
+    - ``linear`` and ``dynamic``: it is the window before extension, and the window is ``factor`` times as large. Some
+      published configs state the window after extension all the same (DeepSeek Coder). So another field of the config,
+      or else the tokenizer's ``model_max_length``, bounds the product from above; never below the stated window.
+    - Parameters for each layer type (Gemma 3, OLMo 3): it is the window after extension.
+
+    A sliding window of attention is no bound, since layers pass on what lies before it.
+
+    Args:
+        config: A config of transformers, or of a multimodal model with a text config.
+        tokenizer: The tokenizer, for its limit.
+
+    Returns:
+        The window in tokens.
+
+    Raises:
+        ModelError: The config states no window, or one that is not a positive whole number.
+    """
+    text = config.get_text_config()
+    stated = next((value for name in _FIELDS if (value := getattr(text, name, None)) is not None), None)
+    if not _is_length(stated):
+        raise ModelError(
+            f"Expected a config that states max_position_embeddings, the window in tokens, but got {stated!r:.80}. "
+            "Add it to the model's config.json."
+        )
+
+    # transformers 4 keeps the type in a field of another name.
+    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    factor, original = rope.get("factor"), rope.get("original_max_position_embeddings")
+    if kind not in ("linear", "dynamic", "yarn") or not _is_factor(factor):
+        return int(stated)
+
+    if _is_length(original):
+        return max(stated, int(original * factor))
+    extended = int(stated * factor)
+    final = next((value for name in _FINAL_FIELDS if _is_length(value := getattr(text, name, None))), None)
+    if final is None:
+        final = getattr(tokenizer, "model_max_length", None)
+    # A config that states the window after extension would be extended once more.
+    bound = final if _is_length(final) and final < _UNLIMITED else extended
+    return max(stated, min(extended, int(bound)))
+
+
+def _is_length(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_factor(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value >= 1
