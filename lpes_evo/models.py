@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lpes_evo._extras import install_command
-from lpes_evo._loading import check_folder, read_model
+from lpes_evo._loading import ROPE_NOTE, check_folder, read_model
 from lpes_evo._window import window
 from lpes_evo.errors import ModelError
 
@@ -31,6 +31,7 @@ class LoadedModel:
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu`` or ``cuda:N``.
         attention: Attention backend in use, such as ``sdpa``.
+        notes: What was put right while loading, one sentence each.
     """
 
     model: Any
@@ -42,6 +43,7 @@ class LoadedModel:
     dtype: str
     device: str
     attention: str
+    notes: tuple[str, ...] = ()
 
 
 def load_model(
@@ -114,6 +116,7 @@ def load_model(
         dtype=resolved_dtype,
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
+        notes=tuple(filter(None, (getattr(model, ROPE_NOTE, None),))),
     )
 
 
@@ -136,6 +139,8 @@ def device_name(device: str) -> str:
 def weights_hash(model: Any) -> str:
     """Return the SHA-256 of the first values of every weight, to tell models of one name apart.
 
+    Rotary parameters of a GGUF file that transformers leaves unread count as well.
+
     Args:
         model: A model of transformers.
 
@@ -147,6 +152,7 @@ def weights_hash(model: Any) -> str:
         digest.update(f"{name}{tuple(weight.shape)}".encode())
         if not weight.is_meta:
             digest.update(weight.detach().flatten()[:64].float().cpu().numpy().tobytes())
+    digest.update((getattr(model, ROPE_NOTE, None) or "").encode())
     return digest.hexdigest()
 
 

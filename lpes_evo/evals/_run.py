@@ -74,7 +74,7 @@ def run_evaluation(
         ) as pool:
             facts = pool.call(describe_target)
             records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
-            notes += [*_transfer_notes(arms, config, facts), *_method_notes(records)]
+            notes += [*facts["notes"], *_transfer_notes(arms, config, facts), *_method_notes(records)]
             for note in notes:
                 reporter.stage(note)
             tasks = [plan_task(pool, task, config, facts) for task in drawn]
