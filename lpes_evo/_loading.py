@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from lpes_evo._gguf import check_rope, read_rope, take_rope
 from lpes_evo.errors import ModelError
 
+ROPE_NOTE = "_lpes_rope_note"
+"""Attribute of a model that says which rotary parameters were put into its config."""
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")
 NO_PICKLES = (
     "Pickles (.bin, .pt) are never read, since they can run code. Convert them to safetensors with "
@@ -67,7 +70,9 @@ def read_model(
         The model and its tokenizer.
 
     Raises:
-        ModelError: A part cannot be read, a package is missing, or the weights are not those of the config.
+        ModelError: A part cannot be read, a package is missing, the weights are not those of the config, or a GGUF file
+            says something of its rotation that transformers cannot take over, see `take_rope`.
+        UnsupportedModelError: A GGUF file is of an architecture without rotary embedding.
     """
     import transformers
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -82,9 +87,13 @@ def read_model(
     if is_cached_only:
         options["local_files_only"] = True
     with quiet():
-        if "gguf_file" not in options:
-            # The smallest file first: it tells a wrong name or a damaged config from other faults.
-            _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
+        # The smallest part first: it tells a wrong name or a damaged config from other faults.
+        config = _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
+        note, rope = None, None
+        if "gguf_file" in options:
+            rope = read_rope(Path(source) / options["gguf_file"])
+            note = take_rope(config, rope)
+            model_options["config"] = config
         tokenizer = _part(
             "tokenizer", name, is_cached_only, lambda: AutoTokenizer.from_pretrained(source, **options)
         )
@@ -102,6 +111,9 @@ def read_model(
             ),
         )
     _check_weights(model, found, name)
+    if rope is not None:
+        check_rope(model, rope)
+    setattr(model, ROPE_NOTE, note)
     return model, tokenizer
 
 

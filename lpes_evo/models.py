@@ -12,7 +12,7 @@ from typing import Any
 from lpes_evo._accelerators import device_kind, mps_fault
 from lpes_evo._adapters import Adapter, find_adapter, own_tokenizer, put_adapter_on
 from lpes_evo._extras import install_command
-from lpes_evo._loading import check_folder, read_model, refuse_revision
+from lpes_evo._loading import ROPE_NOTE, check_folder, read_model, refuse_revision
 from lpes_evo._window import window
 from lpes_evo.errors import ModelError
 
@@ -34,6 +34,7 @@ class LoadedModel:
         device: ``cpu``, ``cuda:N`` or ``mps``.
         attention: Attention backend in use, such as ``sdpa``.
         base: Name of the base model where ``name`` is an adapter on top of one, else ``None``.
+        notes: What was put right while loading, one sentence each.
     """
 
     model: Any
@@ -46,6 +47,7 @@ class LoadedModel:
     device: str
     attention: str
     base: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def load_model(
@@ -118,6 +120,7 @@ def load_model(
         device=resolved_device,
         attention=str(getattr(model.config, "_attn_implementation", "eager")),
         base=None if adapter is None else base,
+        notes=tuple(filter(None, (getattr(model, ROPE_NOTE, None),))),
     )
 
 
@@ -140,6 +143,8 @@ def device_name(device: str) -> str:
 
 def weights_hash(model: Any) -> str:
     """Return the SHA-256 of the first values of every weight, to tell models of one name apart; adapters count.
+
+    Rotary parameters of a GGUF file that transformers leaves unread count as well.
 
     Args:
         model: A model of transformers; a wrapper around it does not count, see `lpes_evo.rope.unwrapped_model`.
@@ -165,6 +170,7 @@ def weights_hash(model: Any) -> str:
         if isinstance(getattr(module, "scaling", None), dict):
             state = sorted(module.scaling.items()), module.active_adapters, module.disable_adapters
             digest.update(f"{name}{state}".encode())
+    digest.update((getattr(model, ROPE_NOTE, None) or "").encode())
     return digest.hexdigest()
 
 

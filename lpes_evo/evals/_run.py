@@ -76,7 +76,7 @@ def run_evaluation(
         ) as pool:
             facts = pool.call(describe_target)
             records = dict(zip((arm.name for arm in arms), pool.call(check_arms, arms), strict=True))
-            notes += [*_transfer_notes(arms, config, facts), *_method_notes(records)]
+            notes += [*facts["notes"], *_transfer_notes(arms, config, facts), *_method_notes(records)]
             notes += _harness_notes(config, lm_tasks)
             for note in notes:
                 reporter.stage(note)

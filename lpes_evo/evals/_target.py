@@ -134,6 +134,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
         "dtype": loaded.dtype,
         "device": kind,
         "attention": loaded.attention,
+        "notes": list(loaded.notes),
         "window": target.encoder.max_length,
         "weights": weights_hash(loaded.model),
         "ends": list(target.ends),

@@ -303,7 +303,9 @@ def test_a_rope_type_that_tells_lengths_apart_is_named_where_it_matters(kind):
 
     assert sharing_is_sound(model, asked(28, 30))
     assert sharing_is_sound(model, asked(40, 40))
-    assert "the rope type gives questions of different lengths" in sharing_is_sound(model, asked(28, 40)).reason
+    assert (
+        "the rope type gives questions of different lengths" in sharing_is_sound(model, asked(28, 40)).reason
+    )
     assert sharing_is_sound(model, asked(38, 40)).is_sound == (kind == "longrope")
 
 
