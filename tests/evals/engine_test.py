@@ -135,8 +135,13 @@ def scales_file(tmp_path):
     return file
 
 
+WITHOUT_POSITIONS = ("Text", "Continued", "Seen")
+
+
 def configured(*tasks, **settings):
-    return EvalConfig(tasks=tasks, **({"limit": 4, "positions": (0.0, 0.5)} | settings))
+    places = any(not task.endswith(WITHOUT_POSITIONS) for task in tasks)
+    chosen = {"limit": 4} | ({"positions": (0.0, 0.5)} if places else {})
+    return EvalConfig(tasks=tasks, **(chosen | settings))
 
 
 def evaluate(config, path, **options):
