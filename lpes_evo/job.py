@@ -63,6 +63,7 @@ class JobFacts:
         device_name: What the maker calls it.
         attention: Attention backend in use.
         weights: SHA-256 of the weights.
+        notes: What was put right while loading the model, one sentence each.
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
     """
@@ -77,6 +78,7 @@ class JobFacts:
     device_name: str
     attention: str
     weights: str
+    notes: tuple[str, ...]
     search: ProblemFacts
     report: ProblemFacts
 
@@ -118,6 +120,7 @@ def describe(job: Job) -> JobFacts:
         device_name=device_name(loaded.device),
         attention=loaded.attention,
         weights=weights_hash(loaded.model),
+        notes=loaded.notes,
         search=ProblemFacts.of(job.search_problem),
         report=ProblemFacts.of(job.report_problem),
     )

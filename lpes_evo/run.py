@@ -170,7 +170,11 @@ def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
     if folder.journal.exists():
         return
     record = provenance.describe(
-        **job.identity, revision=job.revision, device_name=job.device_name, n_layers=job.n_layers
+        **job.identity,
+        **({"notes": list(job.notes)} if job.notes else {}),
+        revision=job.revision,
+        device_name=job.device_name,
+        n_layers=job.n_layers,
     )
     folder.write_config(job.config, record)
 
@@ -203,6 +207,8 @@ def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> 
         f"{len(job.search.example_ids)} search examples, {job.search.n_tokens} tokens a full evaluation; "
         f"{len(job.report.example_ids)} held-out examples"
     )
+    for note in job.notes:
+        reporter.stage(note)
     if not job.space.contains_identity:
         reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
     skipped = job.search.skipped + job.report.skipped

@@ -91,6 +91,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     No weight and no module is changed: hooks are registered, and removing the patch restores the model. With
     all scales 1 the logits are bit-equal to those of the untouched model.
 
+    A model whose rotary type follows the length of its input (``dynamic``) keeps doing so as transformers made it, and
+    remembers the longest input; see `lpes_evo.rope.forget_lengths`.
+
     One model is patched by one thread at a time: hooks and scales belong to the model, so a second thread that runs
     or patches it meanwhile sees the scales of the first. Threads need a copy of the model each.
 
