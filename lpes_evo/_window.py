@@ -1,7 +1,7 @@
 """Window: the number of tokens that a model may be given, by the definition of its rotary type."""
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 from lpes_evo.errors import ModelError
 
@@ -49,7 +49,7 @@ def window(config: Any, tokenizer: Any = None) -> int:
     kind = rope.get("rope_type", rope.get("type", "default"))
     factor, original = rope.get("factor"), rope.get("original_max_position_embeddings")
     if kind not in ("linear", "dynamic", "yarn") or not _is_factor(factor):
-        return int(stated)
+        return stated
 
     if _is_length(original):
         return max(stated, int(original * factor))
@@ -59,12 +59,12 @@ def window(config: Any, tokenizer: Any = None) -> int:
         final = getattr(tokenizer, "model_max_length", None)
     # A config that states the window after extension would be extended once more.
     bound = final if _is_length(final) and final < _UNLIMITED else extended
-    return max(stated, min(extended, int(bound)))
+    return max(stated, min(extended, bound))
 
 
-def _is_length(value: Any) -> bool:
+def _is_length(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _is_factor(value: Any) -> bool:
+def _is_factor(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and math.isfinite(value) and value >= 1

@@ -62,6 +62,7 @@ class JobFacts:
         device_name: What the maker calls it.
         attention: Attention backend in use.
         weights: SHA-256 of the weights.
+        notes: What was put right while loading the model, one sentence each.
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
         base: Name of the base model where the model is an adapter on top of one, else ``None``.
@@ -77,6 +78,7 @@ class JobFacts:
     device_name: str
     attention: str
     weights: str
+    notes: tuple[str, ...]
     search: ProblemFacts
     report: ProblemFacts
     base: str | None = None
@@ -127,6 +129,7 @@ def describe(job: Job) -> JobFacts:
         device_name=device_name(loaded.device),
         attention=loaded.attention,
         weights=weights_hash(loaded.model),
+        notes=loaded.notes,
         search=ProblemFacts.of(job.search_problem),
         report=ProblemFacts.of(job.report_problem),
         base=loaded.base,

@@ -26,6 +26,8 @@ class RunProvenance(Record):
         n_layers: Number of decoder layers.
         command: The command that started the run.
         versions: Versions of Python and of packages, by name.
+        base: Name of the base model, where the model is an adapter.
+        notes: What was put right while the model was loaded.
     """
 
     WHAT: ClassVar[str] = "a record of where a run was made"
@@ -43,6 +45,8 @@ class RunProvenance(Record):
     command: str
     versions: dict[str, str]
     device_name: str | None = None
+    base: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def package_versions() -> dict[str, str]:

@@ -202,7 +202,12 @@ def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
         return
     on_base = {} if job.base is None else {"base": job.base}
     record = provenance.describe(
-        **job.identity, **on_base, revision=job.revision, device_name=job.device_name, n_layers=job.n_layers
+        **job.identity,
+        **on_base,
+        **({"notes": list(job.notes)} if job.notes else {}),
+        revision=job.revision,
+        device_name=job.device_name,
+        n_layers=job.n_layers,
     )
     folder.write_config(job.config, record)
 
@@ -237,6 +242,8 @@ def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> 
     )
     for line in job.sharing:
         reporter.stage(line)
+    for note in job.notes:
+        reporter.stage(note)
     if not job.space.contains_identity:
         reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
     skipped = job.search.skipped + job.report.skipped

@@ -81,6 +81,7 @@ class Subject:
             "dtype": self.loaded.dtype,
             "device": self.loaded.device,
             "attention": self.loaded.attention,
+            **({"notes": list(self.loaded.notes)} if self.loaded.notes else {}),
             "scales": list(self.scales.scales),
             "found_on": self.scales.model,
             "found_with_task": self.scales.task,

@@ -104,6 +104,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     after: where hooks come or go, all compiled code of the process is made anew at its next call. Other values, by
     `RopePatch.set` or by a patch on top, make no new graph. What was exported or traced keeps what it was made with.
 
+    A model whose rotary type follows the length of its input (``dynamic``) keeps doing so as transformers made it, and
+    remembers the longest input; see `lpes_evo.rope.forget_lengths`.
+
     One model is patched by one thread at a time: hooks and scales belong to the model, so a second thread that runs
     or patches it meanwhile sees the scales of the first. Threads need a copy of the model each.
 

@@ -117,3 +117,17 @@ def test_a_limit_of_time_is_refused_where_no_worker_can_be_stopped(tmp_path):
     folder.create(config)
     with pytest.raises(ConfigError, match=r"^Expected no limit of time in this process"):
         run_search(config, folder, devices="in-process", work_limit=5.0)
+
+
+def test_the_record_of_a_run_on_an_adapter_with_notes_is_read_as_it_was_written(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    config = load_config(preset="demo")
+    folder.create(config)
+    hashes = dict.fromkeys(("config", "search_data", "report_data", "weights"), "0" * 64)
+    record = hashes | {
+        "base": "tiny", "notes": ["rope_freqs.weight was put into the config"], "dtype": "float32", "attention": "sdpa",
+        "device": "cpu", "revision": None, "device_name": "a CPU", "n_layers": 6, "command": "lpes-evo search",
+        "versions": {"python": "3.11.7"},
+    }  # fmt: skip
+    folder.write_config(config, record)
+    assert folder.load_record() == record
