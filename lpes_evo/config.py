@@ -7,7 +7,7 @@ by the authors of this package. The preset ``paper`` keeps what is published: a 
 import copy
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,9 +16,12 @@ from lpes_evo._search_settings import SearchSettings
 from lpes_evo._settings import Settings, hash_values, settings_from, settings_hash
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.journal import read_header
-from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales, load_scales
 from lpes_evo.storage import parse_yaml, read_text
+
+if TYPE_CHECKING:
+    from lpes_evo.operators import BezierGenome
 
 __all__ = [
     "NINE_POSITIONS",
@@ -169,7 +172,7 @@ class StartCurve(Settings):
             curve=found.curve,
         )
 
-    def genome(self, space: CurveSpace) -> tuple[BezierGenome, float]:
+    def genome(self, space: CurveSpace) -> "tuple[BezierGenome, float]":
         """Return the feasible genome that is nearest to this curve, stretched to the depth of a space.
 
         Args:
