@@ -224,8 +224,9 @@ def put_adapter_on(model: Any, adapter: Adapter) -> None:
     dtype = next(model.parameters()).dtype
     try:
         with warnings.catch_warnings():
-            # What peft warns of is refused below, or of no concern without training.
+            # What peft warns of is refused below, or of no concern without training; but not settings that it drops.
             warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message="Unexpected keyword arguments")
             config = peft.PeftConfig.from_pretrained(str(adapter.folder))
             config.inference_mode = True
             wrapped = peft.PeftModel(model, config, autocast_adapter_dtype=False)

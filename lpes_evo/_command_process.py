@@ -79,7 +79,7 @@ class _Stream:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.fault: OSError | None = None
+        self.fault: OSError | ValueError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -98,7 +98,7 @@ class _Stream:
             return
         try:
             action()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter where code of a user has closed the stream
             self.fault = error
             # What is still buffered must not fail once more at the end of the process.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
@@ -139,4 +139,6 @@ def lost_output() -> str | None:
         return None
     stream.flush()
     fault = stream.fault
-    return None if fault is None or isinstance(fault, BrokenPipeError) else str(fault.strerror or fault)
+    if fault is None or isinstance(fault, BrokenPipeError):
+        return None
+    return str(getattr(fault, "strerror", None) or fault)

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,8 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     """
     name, _, class_name = spec.rpartition(":")
     path = Path(name)
-    if not path.is_file():
+    # Unlike the method of a path, it takes a name that is too long for no file.
+    if not os.path.isfile(path):
         raise fault(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
 
     # Files of one name in two folders are two modules.

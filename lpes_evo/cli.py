@@ -45,18 +45,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # Their results are files; what they print tells of the work.
-_WRITES_FILES = (
-    "search",
-    "eval",
-    "report",
-    "train-moice",
-    "bench",
-    "compare",
-    "ablate",
-    "convergence",
-    "drift",
+_WRITES_FILES = frozenset(
+    {
+        "search",
+        "eval",
+        "report",
+        "train-moice",
+        "bench",
+        "compare",
+        "ablate",
+        "convergence",
+        "drift",
+        "attention",
+    }
+    | {"sensitivity"}
 )
-_WRITES_FILES += ("attention", "sensitivity")
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")

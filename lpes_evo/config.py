@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from lpes_evo._search_settings import SearchSettings
 from lpes_evo._settings import Settings, hash_values, settings_from, settings_hash
-from lpes_evo.errors import ConfigError, JournalError
+from lpes_evo.errors import ConfigError, CurveError, JournalError
 from lpes_evo.journal import read_header
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales, load_scales
@@ -172,6 +173,29 @@ class StartCurve(Settings):
             curve=found.curve,
         )
 
+    def values(self) -> npt.NDArray[np.float64]:
+        """Return the scales on the model that the curve was found on, ``(n_layers,)``.
+
+        Raises:
+            CurveError: The control points draw no curve.
+        """
+        points = self.control_points
+        return CurveSpace(self.n_layers, len(points), curve=self.curve).draw([points])[0]
+
+    def refuse_beyond(self, y_min: float, y_max: float, y_step: float | None) -> None:
+        """Refuse a curve that leaves the scales of a search by more than half a step of their grid.
+
+        Raises:
+            ValueError: It does; the message names the layer and the setting.
+        """
+        values, slack = self.values(), (y_step or 0.0) / 2 + 1e-9
+        outside = np.flatnonzero((values < y_min - slack) | (values > y_max + slack))
+        if outside.size:
+            raise ValueError(
+                f"expected start curves within the scales of the search, from {y_min:g} to {y_max:g}, but that of "
+                f"{self.source} has {values[outside[0]]:.4g} at layer {outside[0]}. Widen curve.y_min or curve.y_max"
+            )
+
     def genome(self, space: CurveSpace) -> "tuple[BezierGenome, float]":
         """Return the feasible genome that is nearest to this curve, stretched to the depth of a space.
 
@@ -182,23 +206,12 @@ class StartCurve(Settings):
             The genome, and the largest difference of a scale to this curve.
 
         Raises:
-            ConfigError: A scale lies outside of the bounds of the space by more than half a step of its grid.
             CurveError: The control points draw no curve.
             ScalesError: One of the depths is 1 and the other is not.
         """
-        points = self.control_points
-        values = CurveSpace(self.n_layers, len(points), curve=self.curve).draw([points])[0]
-        given = Scales("", tuple(values.tolist()), points, "", (), self.curve)
+        given = Scales("", tuple(self.values().tolist()), self.control_points, "", (), self.curve)
         wanted = np.array(given.at_depth(space.n_layers).scales)
 
-        slack = (space.y_step or 0.0) / 2 + 1e-9
-        outside = np.flatnonzero((wanted < space.y_min - slack) | (wanted > space.y_max + slack))
-        if outside.size:
-            raise ConfigError(
-                f"Expected start curves within the scales of the search, from {space.y_min:g} to {space.y_max:g}, but "
-                f"that of {self.source} has {wanted[outside[0]]:.4g} at layer {outside[0]}. Widen curve.y_min or "
-                "curve.y_max, or leave the curve out."
-            )
         genome = space.fit(wanted)
         return genome, float(np.abs(space.decode([genome])[0] - wanted).max())
 
@@ -240,6 +253,17 @@ class RunConfig(Settings):
     report: ReportSettings = ReportSettings()
     seed: int = Field(default=0, strict=True)
     initial: tuple[StartCurve, ...] = ()
+
+    @model_validator(mode="after")
+    def _start_curves_are_in_range(self) -> "RunConfig":
+        for start in self.initial:
+            try:
+                start.refuse_beyond(self.curve.y_min, self.curve.y_max, self.curve.y_step)
+            except CurveError as error:
+                raise ValueError(
+                    f"expected start curves that can be drawn, but of {start.source}: {error}"
+                ) from error
+        return self
 
     @model_validator(mode="after")
     def _metric_has_gradients(self) -> "RunConfig":

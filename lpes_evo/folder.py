@@ -172,4 +172,12 @@ class RunFolder(WorkFolder):
                     "The file was truncated or edited; restore it."
                 )
             return {}
-        return RunProvenance.of(record, f"'provenance' in {self.config}").to_json()
+        found = RunProvenance.of(record, f"'provenance' in {self.config}").to_json()
+        header = read_header(self.journal)
+        strange = [name for name in found.keys() & header.keys() if found[name] != header[name]]
+        if strange:
+            raise JournalError(
+                f"Expected 'provenance' in {self.config} to fit the journal beside it, but {min(strange)} is another. "
+                "The file was edited; restore it."
+            )
+        return found

@@ -100,6 +100,8 @@ class Report(Record):
         command: The command that made the report.
     """
 
+    CHECKED: ClassVar[bool] = True
+
     WHAT: ClassVar[str] = "a whole report"
     SOUGHT: ClassVar[str] = "a finished run with"
     MISSING: ClassVar[str] = "Finish the run with 'lpes-evo search --resume'."

@@ -168,8 +168,12 @@ class Search:
 
         Raises:
             SearchOrderError: There are more evaluations than outstanding genomes, one has a wrong number of values,
-                or is no `Evaluation`; the search is as it was before.
+                or is no `Evaluation`, or there is no list of them; the search is as it was before.
         """
+        if not isinstance(evaluations, Sequence):
+            raise SearchOrderError(
+                f"Expected a list of evaluations, one for each genome, but got {evaluations!r:.80}. Put them in a list."
+            )
         if len(evaluations) > self.outstanding:
             raise SearchOrderError(
                 f"Expected at most {self.outstanding} evaluations, one for each genome asked for and not told yet, "

@@ -1,10 +1,12 @@
 """The result of a run as a table for people."""
 
+import shlex
 from pathlib import Path
 
 from rich.console import Console
 
 from lpes_evo._consoles import PlainTable, say
+from lpes_evo.errors import JournalError
 from lpes_evo.folder import RunFolder
 from lpes_evo.report import LPES, load_report, warnings_of
 from lpes_evo.scales import load_scales
@@ -18,7 +20,7 @@ def show_run(path: Path, console: Console) -> None:
         console: Where to print.
 
     Raises:
-        JournalError: The folder holds no finished run.
+        JournalError: The folder holds no finished run, or its scales are not those that were measured.
         ScalesError: Its ``scales.json`` is not valid.
     """
     folder = RunFolder(path)
@@ -26,6 +28,11 @@ def show_run(path: Path, console: Console) -> None:
     summary = load_report(folder.report)
     scales = load_scales(folder.scales)
     methods = summary["methods"]
+    if methods[LPES]["scales"] != list(scales.scales):
+        raise JournalError(
+            f"Expected the scales of {folder.scales} to be those measured in {folder.report}, but they are others. "
+            f"Write both again with: lpes-evo search --resume {shlex.quote(str(path))}"
+        )
     shuffles = summary.get("shuffles")
     title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
     table = PlainTable(title, ["position", *methods, *(["shuffles"] if shuffles else [])])

@@ -117,6 +117,8 @@ class EvalResults(Record):
         command: The command that made the result.
     """
 
+    CHECKED: ClassVar[bool] = True
+
     WHAT: ClassVar[str] = "the results of an evaluation"
     SOUGHT: ClassVar[str] = "a finished evaluation with"
     MISSING: ClassVar[str] = "Finish the evaluation with 'lpes-evo eval --resume'."

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo.errors import TaskError
+from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, split_answer_key
 from lpes_evo.evals._data import Record, is_file, read_records
 from lpes_evo.evals._registry import make_eval_task
@@ -15,6 +15,7 @@ from lpes_evo.evals._statistics import score_interval
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals._task_calls import draw_examples, headline_of, score_output, warnings_of
 from lpes_evo.evals.tasks import LEvalTask
+from lpes_evo.journal import read_header, read_journal
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def score_predictions(
         )
     if not is_file(file):
         raise TaskError(f"Expected a file of predictions, but there is no file {file}.")
+    if _is_evaluation(file):
+        examples = draw_examples(made, request or DataRequest())
+        known = {example.id for example in examples}
+        return _scored(made, examples, _answered(file, known, made.name, system), file, partial)
+
     records = read_records(file)
     if isinstance(made, LEvalTask) and "gt" in records[0].fields:
         if request is not None or partial:
@@ -97,18 +103,29 @@ def score_predictions(
             )
         pairs = [(answer.example, answer.output) for answer in made.answers(file, system)]
         return _score(made, pairs, 0)
-    examples = draw_examples(made, request or DataRequest())
-    known = {example.id for example in examples}
-
-    if records[0].fields.get("format") == ANSWERS_FORMAT:
-        outputs = _answered(records[1:], known, made.name, file, system)
-    elif system is not None:
+    if system is not None:
         raise TaskError(
             f"Expected --system only with a file in L-Eval's own format or the answers of an evaluation, but {file} is "
             "another. Leave it out."
         )
-    else:
-        outputs = _outputs(records, known, made.name)
+    examples = draw_examples(made, request or DataRequest())
+    outputs = _outputs(records, {example.id for example in examples}, made.name)
+    return _scored(made, examples, outputs, file, partial)
+
+
+def _is_evaluation(file: Path) -> bool:
+    """Return whether a file is the journal of an evaluation, by its first line."""
+    try:
+        return read_header(file).get("format") == ANSWERS_FORMAT
+    except JournalError:
+        # Lines of another kind; what is wrong with them is said where they are read.
+        return False
+
+
+def _scored(
+    made: EvalTask, examples: Sequence[EvalExample], outputs: dict[str, str], file: Path, partial: bool
+) -> PredictionScore:
+    """Score the outputs, or refuse a file that lacks some."""
     missing = [example.id for example in examples if example.id not in outputs]
     if missing and not partial:
         raise TaskError(
@@ -137,30 +154,36 @@ def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str,
     return outputs
 
 
-def _answered(
-    records: Sequence[Record], known: set[str], task: str, file: Path, arm: str | None
-) -> dict[str, str]:
+def _answered(file: Path, known: set[str], task: str, arm: str | None) -> dict[str, str]:
     """Return the outputs of one arm to one task from the journal of an evaluation, by example.
 
-    Failures stand in the journal too, under keys of their own; their examples are missing until they are answered.
+    Failures stand in the journal too, under keys of their own; their examples are missing until they are answered. A
+    torn last line, left by a kill, is an answer that is missing.
+
+    Raises:
+        JournalError: A line was edited or damaged.
+        TaskError: The journal has no such answers, or those of other examples.
     """
     by_arm: dict[str, dict[str, str]] = {}
-    for record in records:
-        key = record.text("key")
+    for key, record in read_journal(file, kind=ANSWERS_FORMAT).records.items():
         place = split_answer_key(key)
         if place is None or place[1] != task:
             continue
         output = record.get("output")
         if not isinstance(output, str):
-            raise record.error("hold text in the field 'output'", f"it holds {output!r:.60}")
+            raise TaskError(
+                f"Expected the answer under {key!r:.80} of {file} to be text, but got {output!r:.60}. Answers of a "
+                "likelihood task are not scored again."
+            )
         by_arm.setdefault(place[0], {})[place[2]] = output
 
     chosen = arm if arm is not None else next(iter(by_arm), None)
     if chosen not in by_arm or (arm is None and len(by_arm) > 1):
         raise TaskError(
-            f"Expected answers to {task} under one arm of {file}, but it has those of "
-            f"{', '.join(by_arm) or 'no arm'}. "
-            + ("Name one with --system." if by_arm else "Name a task that the evaluation asked.")
+            f"Expected answers to {task} under one arm of {file}, but it has those of {', '.join(by_arm)}. Name one "
+            "with --system."
+            if by_arm
+            else f"Expected answers to {task}, but {file} has none. Name a task that the evaluation asked."
         )
     outputs = by_arm[chosen]
     strange = next((id_ for id_ in outputs if id_ not in known), None)

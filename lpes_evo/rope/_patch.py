@@ -97,8 +97,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     A cache (``past_key_values``) goes on under the scales it was filled under, or from empty; copies of it made by
     ``copy`` do too. The forward of a patched model refuses any other one, also one that was filled on the untouched
     model or put together from tensors. What is not noticed: a cache that was filled under the patch and is used on the
-    model after the patch was removed; a cache without ``get_seq_length``, as of continuous batching; and live scales
-    that are changed in place between two steps of compiled code.
+    model after the patch was removed, or that was filled further there before the same scales came back; a cache
+    without ``get_seq_length``, as of continuous batching; and live scales
+    that are changed in place between two steps of compiled code, or through ``.data``.
 
     Compiled models (``torch.compile``, ``model.compile()``, ``generate`` with a static cache) may be compiled before or
     after: where hooks come or go, all compiled code of the process is made anew at its next call. Other values, by

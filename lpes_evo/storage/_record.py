@@ -1,5 +1,7 @@
 """Record: the one strict model with which a file, or a line of a journal, is written and read."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -10,6 +12,8 @@ from lpes_evo.errors import JournalError, LpesError
 from lpes_evo.storage._text import check_numbers, parse_json, read_text, shown, without_halves
 
 _Self = TypeVar("_Self", bound="Record")
+_CHECK = "check"
+_CHECK_DIGITS = 16
 
 
 class Record(BaseModel):
@@ -31,6 +35,8 @@ class Record(BaseModel):
     """What to do where there is no file, as a sentence."""
     REMEDY: ClassVar[str] = "Restore it."
     """What to do where the file is damaged, as a sentence."""
+    CHECKED: ClassVar[bool] = False
+    """Whether the file carries a checksum of its content under ``check``; files of earlier versions have none."""
 
     @classmethod
     def of(cls: type[_Self], values: Any, place: str) -> _Self:
@@ -74,7 +80,16 @@ class Record(BaseModel):
             LpesError: The file is missing, is not JSON, or is not such a record; of the class ``ERROR``.
         """
         text = read_text(file, cls.SOUGHT, cls.ERROR, cls.MISSING)
-        return cls.of(parse_json(text, str(file), cls.ERROR, cls.REMEDY), str(file))
+        values = parse_json(text, str(file), cls.ERROR, cls.REMEDY)
+        check = values.pop(_CHECK, None) if cls.CHECKED and isinstance(values, dict) else None
+
+        record = cls.of(values, str(file))
+        if check is not None and check != _checksum(values):
+            raise cls.ERROR(
+                f"Expected {file} to be as it was written, but its content does not fit its checksum. It was edited or "
+                f"damaged. {cls.REMEDY}"
+            )
+        return record
 
     def save(self, file: Path) -> None:
         """Write the file; fields that were not given are left out.
@@ -85,7 +100,10 @@ class Record(BaseModel):
         Raises:
             StorageError: The file cannot be written.
         """
-        write_atomic(file, to_json(self.to_json(), indent=1) + "\n")
+        values = self.to_json()
+        if self.CHECKED:
+            values[_CHECK] = _checksum(values)
+        write_atomic(file, to_json(values, indent=1) + "\n")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as values that `json` can write, without those that were not given."""
@@ -136,3 +154,8 @@ class Record(BaseModel):
             f"Expected {place} to be {cls.WHAT}, but {where or 'its root'} is {shown(first['input'])}: {reason}. "
             f"{cls.REMEDY}"
         )
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    """Return the first digits of the SHA-256 of values, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_CHECK_DIGITS]

@@ -174,7 +174,7 @@ def test_the_answers_of_an_evaluation_are_scored_without_its_model(finished, cap
             "under one arm of .*answers.jsonl, but it has those of untouched, lpes. Name one with",
         ),
         (["recall:64", "--system", "yarn"], "it has those of untouched, lpes"),
-        (["recall:16", "--system", "lpes"], "it has those of no arm. Name a task that the evaluation asked"),
+        (["recall:16", "--system", "lpes"], "Expected answers to recall:16, but .* has none. Name a task"),
         (
             ["recall:64", "--system", "lpes", "--seed", "1"],
             "it has one to .* Give the data, positions, limit",

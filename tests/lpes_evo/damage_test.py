@@ -165,6 +165,7 @@ def test_the_page_of_a_read_only_run_keeps_its_drift_beside_the_page(run, tmp_pa
 
 def test_names_from_files_are_no_markup(run):
     summary = json.loads(run.report.read_text())
+    del summary["check"]
     summary["methods"]["[/bold]"] = summary["methods"]["untouched"]
     summary["differences"]["[/bold]"] = summary["differences"]["untouched"]
     summary["smaller_batches"] = {"n_candidates": 0, "best": False, "methods": ["[/bold]"]}
@@ -173,3 +174,57 @@ def test_names_from_files_are_no_markup(run):
     assert result.exit_code == 0, result.exception
     assert result.output.count("[/bold]") == 3
     assert CliRunner().invoke(app, ["report", str(run.path), "--no-drift"]).exit_code == 0
+
+
+@pytest.mark.parametrize("change", [('"accuracy": 1.0', '"accuracy": 0.5'), ('"n": 4', '"n": 5')])
+def test_a_report_with_other_numbers_is_refused(run, change):
+    before, after = change
+    text = run.report.read_text()
+    assert before in text
+    run.report.write_text(text.replace(before, after))
+    with pytest.raises(
+        JournalError, match=r"report\.json to be as it was written, but .* does not fit its checksum"
+    ):
+        CliRunner().invoke(app, ["show", str(run.path)], catch_exceptions=False)
+
+
+def test_results_of_an_evaluation_with_other_numbers_are_refused(tmp_path):
+    from lpes_evo.evals import load_results
+    from lpes_evo.evals._results import save_results
+
+    folder = EvalFolder(shutil.copytree(KEPT / "eval", tmp_path / "eval"))
+    save_results(folder.results, load_results(folder.results))
+    load_results(folder.results)
+    text = folder.results.read_text()
+    folder.results.write_text(re.sub(r'"score": [0-9.]+', '"score": 0.123', text, count=1))
+    with pytest.raises(JournalError, match="does not fit its checksum"):
+        load_results(folder.results)
+
+
+def test_scales_that_are_not_those_of_the_report_are_refused(run):
+    values = json.loads(run.scales.read_text())
+    values["scales"] = [0.9] * len(values["scales"])
+    values["control_points"] = [[x, 0.9] for x, _ in values["control_points"]]
+    run.scales.write_text(json.dumps(values))
+    with pytest.raises(JournalError, match="to be those measured in"):
+        CliRunner().invoke(app, ["show", str(run.path)], catch_exceptions=False)
+
+
+def test_a_record_that_does_not_fit_the_journal_is_refused(run):
+    text = run.config.read_text()
+    run.config.write_text(re.sub(r"weights: [0-9a-f]{64}", "weights: " + "a" * 64, text))
+    with pytest.raises(JournalError, match="to fit the journal beside it, but weights is another"):
+        run.load_record()
+
+
+def test_an_edited_answer_is_not_scored(tmp_path):
+    from lpes_evo.evals.predictions import score_predictions
+    from tests.conftest import rewrite_journal
+
+    folder = EvalFolder(shutil.copytree(KEPT / "eval", tmp_path / "eval"))
+    rewrite_journal(folder.answers)
+    text = folder.answers.read_text()
+    place = text.rindex('"output": "') + len('"output": "')
+    folder.answers.write_text(text[:place] + "x" + text[place:])
+    with pytest.raises(JournalError, match="to have the checksum"):
+        score_predictions("recall:16", folder.answers)

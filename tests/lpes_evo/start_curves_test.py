@@ -45,7 +45,8 @@ def test_a_curve_beyond_the_bounds_is_refused_with_its_layer_and_the_setting(tmp
     with pytest.raises(
         ConfigError, match=r"from 0.5 to 2, but that of .*scales.json has 2\.\d+ at layer \d. Widen"
     ):
-        start.genome(CurveSpace(6))
+        load_config(overrides={"initial": [start.model_dump()]})
+    assert load_config(overrides={"initial": [start.model_dump()], "curve.y_max": 3.0}).initial == (start,)
 
 
 def test_a_file_that_holds_no_scales_is_refused(tmp_path):

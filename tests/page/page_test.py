@@ -188,7 +188,7 @@ def test_what_comes_from_files_is_text_and_nothing_else(run, tmp_path):
     config["provenance"].update(command=HOSTILE, device_name=HOSTILE, weights=HOSTILE)
     config["provenance"]["versions"] = {HOSTILE: HOSTILE}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    rewrite_journal(folder / "journal.jsonl", config=written_hash(folder))
+    rewrite_journal(folder / "journal.jsonl", config=written_hash(folder), weights=HOSTILE)
     summary = load_report(folder / "report.json")
     summary["methods"][HOSTILE] = summary["methods"]["untouched"]
     (folder / "report.json").write_text(json.dumps(summary))
