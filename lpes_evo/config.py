@@ -180,7 +180,10 @@ class StartCurve(Settings):
             CurveError: The control points draw no curve.
         """
         points = self.control_points
-        return CurveSpace(self.n_layers, len(points), curve=self.curve).draw([points])[0]
+        values: npt.NDArray[np.float64] = CurveSpace(self.n_layers, len(points), curve=self.curve).draw(
+            [points]
+        )[0]
+        return values
 
     def refuse_beyond(self, y_min: float, y_max: float, y_step: float | None) -> None:
         """Refuse a curve that leaves the scales of a search by more than half a step of their grid.
