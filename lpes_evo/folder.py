@@ -174,7 +174,8 @@ class RunFolder(WorkFolder):
             return {}
         found = RunProvenance.of(record, f"'provenance' in {self.config}").to_json()
         header = read_header(self.journal)
-        strange = [name for name in found.keys() & header.keys() if found[name] != header[name]]
+        # The configuration itself is compared where it is loaded.
+        strange = [name for name in found.keys() & header.keys() - {"config"} if found[name] != header[name]]
         if strange:
             raise JournalError(
                 f"Expected 'provenance' in {self.config} to fit the journal beside it, but {min(strange)} is another. "

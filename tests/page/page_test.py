@@ -295,7 +295,9 @@ def test_the_command_writes_into_the_run_and_says_what_is_missing(run):
 
 
 def edit(path, change):
+    """Change a file as somebody would who knows of its checksum, so that the checks behind it are tested."""
     values = json.loads(path.read_text())
+    values.pop("check", None)
     change(values)
     path.write_text(json.dumps(values))
 
