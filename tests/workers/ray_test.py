@@ -149,6 +149,9 @@ def test_nothing_is_lost_with_a_machine_that_is_lost(ray_cluster, add_machine, e
                 break
         else:
             pytest.fail("the new machine was not used")
+        # Until the cluster has missed the heartbeats of the lost machine, it gives it the actors of later pools.
+        while any(node["Alive"] for node in ray.nodes() if node["NodeID"] == lost.node_id):
+            time.sleep(0.1)
 
 
 def test_a_killed_actor_is_replaced_and_its_work_done_again(ray_cluster, events, tries):
