@@ -25,9 +25,10 @@ test-oldest: $(VENV)/installed-dev  ## run the tests of the patch and of the met
 	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest -n 2 --dist loadfile \
 		tests/rope/versions_test.py tests/rope/patch_test.py tests/methods/conformance_test.py
 
-lint: $(VENV)/installed-dev  ## style
+lint: $(VENV)/installed-dev  ## style, and the order in which packages import each other
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	cd $(VENV) && bin/lint-imports $(abspath pyproject.toml)
 
 types: $(VENV)/installed-dev  ## strict types of the installed package
 	cd $(VENV) && bin/mypy --config-file $(abspath pyproject.toml) -p lpes_evo

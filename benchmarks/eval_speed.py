@@ -17,8 +17,7 @@ import numpy as np
 import torch
 import transformers
 
-from lpes_evo.evals import EvalConfig, EvalExample, LpesArm
-from lpes_evo.evals._target import EvalTarget, answer_batch
+from lpes_evo.evals import EvalConfig, EvalExample, EvalTarget, LpesArm, answer_batch
 from lpes_evo.models import LoadedModel, load_model, smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales

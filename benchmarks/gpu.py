@@ -29,11 +29,10 @@ from rich.table import Table
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.evaluator import Evaluator
+from lpes_evo.execution import Evaluator
 from lpes_evo.models import LoadedModel, device_name, load_model
 from lpes_evo.operators import BezierGenome, CurveSpace, init_random_walk
-from lpes_evo.problems import Example, ModelProblem
-from lpes_evo.problems._pack import batches, pack_rows
+from lpes_evo.problems import Example, ModelProblem, batches, pack_rows
 from lpes_evo.rope import patch_rope, repair_frequencies
 from lpes_evo.workers import DevicePool, Pool
 

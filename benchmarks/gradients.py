@@ -26,10 +26,11 @@ import numpy as np
 
 from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
-from lpes_evo.folder import WorkFolder
 from lpes_evo.models import smollm2_file
-from lpes_evo.problems import ModelProblem, make_task, paired_difference
-from lpes_evo.progress import Reporter
+from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.reporting import Reporter
+from lpes_evo.statistics import paired_difference
+from lpes_evo.storage import WorkFolder
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 REPORT_POSITIONS = tuple(index / 8 for index in range(9))

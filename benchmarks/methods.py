@@ -18,9 +18,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from lpes_evo import Journal, load_config, load_model
-from lpes_evo.job import draw_examples
 from lpes_evo.methods import make_method, score_row_by_row
-from lpes_evo.problems import encode_examples, paired_difference, score_answers, sharing_is_sound
+from lpes_evo.problems import encode_examples, score_answers, sharing_is_sound
+from lpes_evo.runs import draw_examples
+from lpes_evo.statistics import paired_difference
 
 SPECS = [
     "baseline",

@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo import Search, SearchSettings
-from lpes_evo.evaluation import Evaluation
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import aggregate
-from lpes_evo.racing import example_blocks, is_worse
+from lpes_evo.search import Evaluation, example_blocks, is_worse
 
 _N_LAYERS = 30
 _N_SOURCES = 12

@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.evaluation import Evaluation
 from lpes_evo.operators import CurveSpace
-from lpes_evo.search import Search
+from lpes_evo.search import Evaluation, Search
 
 JOURNAL = Path(__file__).parents[1] / "docs" / "results" / "smollm2-needle" / "journal.jsonl"
 N_LAYERS = 30

@@ -28,9 +28,9 @@ import torch
 from lpes_evo import Evaluation, Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, make_task, paired_difference
-from lpes_evo.problems._pack import batches, pack_rows
-from lpes_evo.progress import Reporter
+from lpes_evo.problems import ModelProblem, batches, make_task, pack_rows
+from lpes_evo.reporting import Reporter
+from lpes_evo.statistics import paired_difference
 from lpes_evo.workers import DevicePool
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)

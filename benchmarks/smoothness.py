@@ -29,9 +29,10 @@ from gradients import CURVE, FREE, PLAIN, comparison_parser
 from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.evals import DataRequest, make_eval_task
-from lpes_evo.folder import WorkFolder
 from lpes_evo.models import LoadedModel, smollm2_file
-from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task, paired_difference
+from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task
+from lpes_evo.statistics import paired_difference
+from lpes_evo.storage import WorkFolder
 
 SIZES = {12: 2, 24: 4, 48: 8, 96: 16, 198: 33}
 """Texts of each number of search examples: the six questions about a text share the run over it."""

@@ -17,8 +17,8 @@ import numpy as np
 from lpes_evo import Journal, Search, SearchSettings, drive
 from lpes_evo.comparison import ANALYTIC, Arena, ModelArena, Trace, read_trace, standings
 from lpes_evo.config import load_config
-from lpes_evo.job import JobSpec
-from lpes_evo.loop import JOURNAL_FORMAT
+from lpes_evo.execution import JOURNAL_FORMAT
+from lpes_evo.runs import JobSpec
 from lpes_evo.workers import make_pool
 
 _DEFAULT = "ga"

@@ -1,6 +1,6 @@
 """Train the embedded model from nothing and write its configuration, weights, tokenizer and log.
 
-Run ``python benchmarks/train_tiny.py --output lpes_evo/tiny``. It uses one CPU core. Everything is seeded: equal
+Run ``python benchmarks/train_tiny.py --output lpes_evo/models/tiny``. It uses one CPU core. Everything is seeded: equal
 versions on equal processors give equal weights; on another processor the rounding differs, and so do the weights.
 
 The model learns two things. Local texts, up to `LOCAL_LENGTH` tokens long, hold short blocks that are said twice:
@@ -21,7 +21,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from lpes_evo.problems._recall import QUESTION, WORDS
+from lpes_evo.problems import QUESTION, WORDS
 
 SPECIALS = ("<pad>", "<unk>", "<bos>")
 PAD, _, BOS = range(len(SPECIALS))

@@ -4,7 +4,7 @@ Every class derives from `LpesError` and from the builtin error that a caller wo
 LpesError`` and ``except ValueError`` work.
 """
 
-from lpes_evo.operators._errors import CurveError, LpesError
+from lpes_evo.operators import CurveError, LpesError
 
 __all__ = [
     "ConfigError",
@@ -18,6 +18,7 @@ __all__ = [
     "StorageError",
     "TaskError",
     "UnsupportedModelError",
+    "install_command",
 ]
 
 
@@ -59,3 +60,12 @@ class EvaluationError(LpesError, RuntimeError):
     """Too many evaluations in a row failed; the run was stopped."""
 
     exit_code = 1
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of this package, for the remedy of an error.
+
+    Args:
+        extra: Name of the extra, as in ``pyproject.toml``.
+    """
+    return f"pip install '.[{extra}]'"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._accelerators import is_gpu
+from lpes_evo.accelerators import is_gpu
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._masks import pack_masks, repeat_entries

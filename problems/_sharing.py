@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo._accelerators import is_out_of_memory
+from lpes_evo.accelerators import is_out_of_memory
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._masks import masks_are_given, recorded_masks, visible_tokens

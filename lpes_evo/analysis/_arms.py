@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import ConfigError
 from lpes_evo.operators import CurveSpace, init_random_walk
 from lpes_evo.scales import check_scales
+from lpes_evo.search import isolated_random
 
 CURVE, SHUFFLES, NOISE, CONSTANT, RANDOM = "curve", "shuffles", "noise", "constant", "random"
 RANDOM_CURVES = "random curves"

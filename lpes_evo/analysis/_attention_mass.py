@@ -81,8 +81,7 @@ def measure_attention(
     """
     import torch
 
-    from lpes_evo.rope import count_layers, forget_lengths, patch_rope
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import count_layers, find_structure, forget_lengths, patch_rope
 
     inputs = check_inputs(inputs)
     n_layers = count_layers(model)
@@ -139,8 +138,8 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
         Mean over heads of the weights of each layer that attends, ``(n_tokens,)``; filled by a forward pass over one
         row without cache. Where a layer attends several times, the mean of these.
     """
-    from lpes_evo.methods._attention_interface import attention_function, intercepted_attention
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.methods.takeover import attention_function, intercepted_attention
+    from lpes_evo.rope import find_structure
 
     structure = find_structure(model)
     found: dict[int, list[npt.NDArray[np.float64]]] = {}
@@ -185,7 +184,7 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
 @contextmanager
 def _readable_backend(model: Any) -> Iterator[str]:
     """Give a model a backend whose masks can be read for the length of a block, and say which."""
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import find_structure
 
     decoder = find_structure(model).decoder
     name = getattr(getattr(decoder, "config", None), "_attn_implementation", None) or "eager"

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.analysis._attention_mass import PARTS, AttentionMass
-from lpes_evo.analysis._statistics import by_source, holm, median_interval, signed_rank_p
+from lpes_evo.statistics import by_source, holm, median_interval, signed_rank_p
 
 FloatArray = npt.NDArray[np.float64]
 

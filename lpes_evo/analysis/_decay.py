@@ -24,9 +24,7 @@ def layer_frequencies(model: Any) -> tuple[npt.NDArray[np.float64] | None, ...]:
     Raises:
         UnsupportedModelError: The model has no rotary embedding, or which frequencies a layer uses is not to be told.
     """
-    from lpes_evo.rope import rotary_layers
-    from lpes_evo.rope._frequencies import _in_use
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import find_structure, frequencies_in_use, rotary_layers
 
     structure = find_structure(model)
     rotating = set(rotary_layers(model))
@@ -40,7 +38,9 @@ def layer_frequencies(model: Any) -> tuple[npt.NDArray[np.float64] | None, ...]:
             found.append(None)
             continue
         modules = [own[layer]] if layer in own else list(structure.shared)
-        buffers = [(name, buffer) for module in modules for name, buffer in _in_use(module).items()]
+        buffers = [
+            (name, buffer) for module in modules for name, buffer in frequencies_in_use(module).items()
+        ]
         if len(buffers) > 1 and kinds:
             buffers = [(name, buffer) for name, buffer in buffers if name.startswith(f"{kinds[layer]}_")]
         if len(buffers) != 1:

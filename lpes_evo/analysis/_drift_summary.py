@@ -7,7 +7,9 @@ import numpy.typing as npt
 
 from lpes_evo.analysis._arms import CURVE, RANDOM, RANDOM_CURVES
 from lpes_evo.analysis._hidden_states import MEASURES, Drift
-from lpes_evo.analysis._statistics import (
+from lpes_evo.errors import TaskError
+from lpes_evo.problems import AnswerScores
+from lpes_evo.statistics import (
     by_source,
     holm,
     median_interval,
@@ -15,8 +17,6 @@ from lpes_evo.analysis._statistics import (
     rank_correlation,
     unpaired_comparison,
 )
-from lpes_evo.errors import TaskError
-from lpes_evo.problems import AnswerScores
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def summarise_drift(
 
     The drift of a vector on an input is the mean over layers. Arms are compared by the median over their vectors of the
     mean over sources. The curve counts as drifting less than an arm where the interval of the difference excludes 0 and
-    the p-value, the larger of the two of `lpes_evo.analysis._statistics.paired_comparison` and corrected over the arms
+    the p-value, the larger of the two of `lpes_evo.statistics.paired_comparison` and corrected over the arms
     by Holm's method, is below 0.05.
 
     Args:

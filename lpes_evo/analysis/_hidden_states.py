@@ -11,8 +11,7 @@ import numpy.typing as npt
 from lpes_evo.analysis._inputs import AnalysisInput, check_inputs
 from lpes_evo.analysis._similarity import cka_distance, cosine_distance, relative_l2
 from lpes_evo.errors import EvaluationError, UnsupportedModelError
-from lpes_evo.problems._score import default_batch_tokens
-from lpes_evo.problems._task import check_count
+from lpes_evo.problems import check_count, default_batch_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +119,7 @@ def _compare(model: Any, ids: "torch.Tensor", n_layers: int) -> "torch.Tensor":
     """Return the drift of every row but the first from the first, ``(n_measures, n_rows - 1, n_layers)``."""
     import torch
 
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import find_structure
 
     # Apple's GPU has no float64.
     device = torch.device("cpu") if ids.device.type == "mps" else ids.device
@@ -154,7 +153,7 @@ def watch_layers(model: Any, look: "Callable[[int, torch.Tensor], None]") -> "It
     Yields:
         Nothing.
     """
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import find_structure
 
     def hook(layer: int) -> Callable[..., None]:
         return lambda _module, _args, output: look(layer, output[0] if isinstance(output, tuple) else output)

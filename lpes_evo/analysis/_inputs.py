@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import EncodedExample, Example, encode_examples
-from lpes_evo.problems._encode import PromptTexts
+from lpes_evo.problems import EncodedExample, Example, PromptTexts, encode_examples
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel

@@ -10,7 +10,7 @@ from lpes_evo.analysis._arms import CONSTANT, CURVE, NOISE, RANDOM, RANDOM_CURVE
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._decay import decay_curve
 from lpes_evo.analysis._hidden_states import MEASURES
-from lpes_evo.plots import PALETTE, new_figure, new_panels
+from lpes_evo.reporting import PALETTE, new_figure, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

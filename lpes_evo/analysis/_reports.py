@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo import provenance
-from lpes_evo._files import make_folder, to_json, write_atomic
 from lpes_evo.analysis._arms import drift_arms
 from lpes_evo.analysis._attention_mass import PARTS, measure_attention
 from lpes_evo.analysis._attention_summary import summarise_attention
@@ -29,9 +27,9 @@ from lpes_evo.analysis._pictures import (
 )
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import EvaluationError, StorageError
-from lpes_evo.folder import WorkFolder
-from lpes_evo.plots import save_pictures
 from lpes_evo.problems import AnswerScores, score_answers
+from lpes_evo.reporting import save_pictures
+from lpes_evo.storage import WorkFolder, make_folder, provenance, to_json, write_atomic
 
 _N_DISTANCES = 65
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo import provenance
-from lpes_evo._files import to_json, write_atomic
 from lpes_evo.analysis._pictures import STATES, draw_band
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import ConfigError
-from lpes_evo.plots import new_panels, save_pictures
-from lpes_evo.problems import ModelProblem, Problem, mean_interval
+from lpes_evo.problems import ModelProblem, Problem
+from lpes_evo.reporting import new_panels, save_pictures
+from lpes_evo.statistics import mean_interval
+from lpes_evo.storage import provenance, to_json, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

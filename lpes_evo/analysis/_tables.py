@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lpes_evo._consoles import PlainTable, say
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._hidden_states import MEASURES
 from lpes_evo.analysis._pictures import arm_label
+from lpes_evo.reporting import PlainTable, say
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._settings import settings_hash
-from lpes_evo.config import SearchSettings
-from lpes_evo.evaluator import Evaluator
-from lpes_evo.job import JobFacts, describe, search_problem
+from lpes_evo.config import SearchSettings, settings_hash
+from lpes_evo.execution import Evaluator
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import BrachistochroneProblem, Problem, TargetCurveProblem
+from lpes_evo.runs import JobFacts, describe, search_problem
 from lpes_evo.workers import Pool
 
 UNITS = {"log_probability": "nats per token", "accuracy": "share of right answers"}

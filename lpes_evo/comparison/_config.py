@@ -8,14 +8,12 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from lpes_evo._files import write_atomic
-from lpes_evo._settings import Settings, settings_from
 from lpes_evo.comparison._arenas import arena_names
 from lpes_evo.comparison._contestants import CONTESTANTS, REFERENCE
-from lpes_evo.config import RunConfig, SearchSettings
+from lpes_evo.config import RunConfig, SearchSettings, Settings, settings_from
 from lpes_evo.errors import JournalError
-from lpes_evo.folder import RunFolder, WorkFolder
-from lpes_evo.storage import parse_yaml, read_text
+from lpes_evo.runs import RunFolder
+from lpes_evo.storage import WorkFolder, parse_yaml, read_text, write_atomic
 
 
 class ComparisonConfig(Settings):

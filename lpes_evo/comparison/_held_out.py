@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.comparison._arenas import ModelArena
-from lpes_evo.journal import Journal
-from lpes_evo.problems import mean_interval, paired_difference
-from lpes_evo.report import UNTOUCHED, measure
+from lpes_evo.runs import UNTOUCHED, measure
+from lpes_evo.statistics import mean_interval, paired_difference
+from lpes_evo.storage import Journal
 
 _MEASURES = ("log_probability", "accuracy")
 

@@ -5,16 +5,11 @@ from math import ceil
 
 import numpy as np
 
-from lpes_evo._breeding import Breeder
-from lpes_evo._candidates import CandidateLine
-from lpes_evo._randomness import check_seed
-from lpes_evo._surrogate import Surrogate
 from lpes_evo.comparison._cube import Cube
 from lpes_evo.comparison._optimisers import Optimiser, Proposal
 from lpes_evo.config import SearchSettings
-from lpes_evo.evaluation import Evaluation
 from lpes_evo.operators import BezierGenome, CurveSpace
-from lpes_evo.search import Search
+from lpes_evo.search import Breeder, CandidateLine, Evaluation, Search, Surrogate, check_seed
 
 # As often our own breeding tries for a curve that is new.
 _MOST_PROPOSALS = 20

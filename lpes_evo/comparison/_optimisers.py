@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._extras import install_command
-from lpes_evo.errors import ConfigError
+from lpes_evo.errors import ConfigError, install_command
 
 FloatArray = npt.NDArray[np.float64]
 

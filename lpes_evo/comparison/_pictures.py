@@ -8,7 +8,7 @@ import numpy as np
 from lpes_evo.comparison._standings import Standing
 from lpes_evo.comparison._traces import Axis, Band, Trace, band
 from lpes_evo.operators import CurveSpace
-from lpes_evo.plots import PALETTE, new_figure
+from lpes_evo.reporting import PALETTE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,30 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo import provenance
-from lpes_evo._files import make_folder, to_json, write_atomic
-from lpes_evo._settings import settings_hash
 from lpes_evo.comparison._arenas import ANALYTIC, MODEL, Arena, ModelArena
 from lpes_evo.comparison._config import ComparisonConfig, ComparisonFolder
 from lpes_evo.comparison._contestants import CONTESTANTS, Contestant, ablations
 from lpes_evo.comparison._held_out import measure_held_out
 from lpes_evo.comparison._optimisers import OPTIMISERS
-from lpes_evo.comparison._pictures import (
-    plot_diversity,
-    plot_searches,
-    plot_standings,
-    plot_tried_points,
-)
+from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_standings, plot_tried_points
 from lpes_evo.comparison._standings import standings
 from lpes_evo.comparison._tables import to_markdown
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
+from lpes_evo.config import settings_hash
 from lpes_evo.errors import ConfigError
-from lpes_evo.job import JobSpec
-from lpes_evo.journal import Journal
-from lpes_evo.loop import JOURNAL_FORMAT, drive
-from lpes_evo.plots import save_pictures
-from lpes_evo.progress import Reporter
+from lpes_evo.execution import JOURNAL_FORMAT, drive
+from lpes_evo.reporting import Reporter, save_pictures
+from lpes_evo.runs import JobSpec
 from lpes_evo.search import Search
+from lpes_evo.storage import Journal, make_folder, provenance, to_json, write_atomic
 from lpes_evo.workers import make_pool
 
 _FORMAT = "lpes-evo/comparison"

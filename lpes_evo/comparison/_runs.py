@@ -8,9 +8,9 @@ from lpes_evo.comparison._arenas import UNITS
 from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, CurveError, JournalError
-from lpes_evo.folder import RunFolder
 from lpes_evo.operators import CurveSpace
-from lpes_evo.plots import save_pictures
+from lpes_evo.reporting import save_pictures
+from lpes_evo.runs import RunFolder
 
 
 @dataclass(frozen=True)

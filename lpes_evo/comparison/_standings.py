@@ -9,7 +9,7 @@ import numpy as np
 
 from lpes_evo.comparison._traces import Trace
 from lpes_evo.errors import ConfigError
-from lpes_evo.problems import mean_interval, paired_difference
+from lpes_evo.statistics import mean_interval, paired_difference
 
 # A bootstrap over fewer seeds is too narrow: when all n agree, a sign test says 2**(1 - n), which 5 leave above 0.05.
 _FEWEST_SEEDS = 6

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import ConfigError, JournalError
-from lpes_evo.journal import read_journal
-from lpes_evo.loop import JOURNAL_FORMAT, SearchLine
+from lpes_evo.execution import JOURNAL_FORMAT, SearchLine
 from lpes_evo.operators import CurveSpace
-from lpes_evo.probe import GradientProbe
+from lpes_evo.search import GradientProbe
+from lpes_evo.storage import read_journal
 
 FloatArray = npt.NDArray[np.float64]
 Axis = Literal["evaluations", "tokens", "seconds"]

@@ -15,8 +15,7 @@ from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import Answer, answer_batch
 from lpes_evo.evals._task import EvalExample
 from lpes_evo.evals._task_calls import score_output
-from lpes_evo.journal import Journal
-from lpes_evo.storage import Record
+from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
 ANSWERS_FORMAT = "lpes-evo/answers"

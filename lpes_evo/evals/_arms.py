@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import ConfigError
 from lpes_evo.methods import Method, make_method
-from lpes_evo.report import LPES, UNTOUCHED
+from lpes_evo.runs import LPES, UNTOUCHED
 from lpes_evo.scales import Scales
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from lpes_evo._settings import Settings
-from lpes_evo.config import ModelSettings
+from lpes_evo.config import ModelSettings, Settings
 from lpes_evo.errors import ConfigError
 from lpes_evo.evals.harness import is_harness_task
 

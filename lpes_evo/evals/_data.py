@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from lpes_evo._extras import install_command
-from lpes_evo.errors import TaskError
-from lpes_evo.problems._draws import Draws
+from lpes_evo.errors import TaskError, install_command
+from lpes_evo.problems import Draws
 
 T = TypeVar("T")
 

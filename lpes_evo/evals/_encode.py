@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lpes_evo._user_code import error_text
 from lpes_evo.errors import ModelError
 from lpes_evo.evals._task import EvalExample
-from lpes_evo.problems import EncodedExample, Example
-from lpes_evo.problems._encode import PromptTexts
+from lpes_evo.problems import EncodedExample, Example, PromptTexts
+from lpes_evo.user_code import error_text
 
 OverLength = Literal["error", "skip", "cut"]
 """What happens to an example that is too long for the window: the run is refused, the example is left out and counted,

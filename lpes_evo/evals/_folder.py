@@ -8,13 +8,11 @@ from typing import Any
 
 import yaml
 
-from lpes_evo._files import write_atomic
-from lpes_evo._settings import hash_values, settings_from, settings_hash
+from lpes_evo.config import hash_values, settings_from, settings_hash
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.folder import RunFolder, WorkFolder
-from lpes_evo.journal import read_header
-from lpes_evo.storage import parse_yaml, read_text
+from lpes_evo.runs import RunFolder
+from lpes_evo.storage import WorkFolder, parse_yaml, read_header, read_text, write_atomic
 
 _LONGEST_NAME = 200
 

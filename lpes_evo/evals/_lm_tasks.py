@@ -18,8 +18,7 @@ from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._target import EvalTarget
 from lpes_evo.evals.harness import HarnessScore
-from lpes_evo.journal import Journal
-from lpes_evo.storage import Record
+from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
 

@@ -14,8 +14,7 @@ from lpes_evo.evals._target import encode_prompts, try_sharing
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals._task_calls import draw_examples, warnings_of
 from lpes_evo.evals.harness import is_harness_task
-from lpes_evo.problems import Sharing, data_hash
-from lpes_evo.problems._sharing import NOTHING_ALIKE
+from lpes_evo.problems import NOTHING_ALIKE, Sharing, data_hash
 from lpes_evo.workers import Pool
 
 # Texts of one message to a worker.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lpes_evo.evals._results import ArmResult, TaskResult
-from lpes_evo.plots import STYLES, new_panels, series_styles
-from lpes_evo.report import UNTOUCHED
+from lpes_evo.reporting import new_panels
+from lpes_evo.runs import STYLES, UNTOUCHED, series_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from lpes_evo._consoles import say
-from lpes_evo.progress import duration
+from lpes_evo.reporting import duration, say
 
 
 class EvalReporter:

@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lpes_evo._user_code import error_text, make_from_file
 from lpes_evo.errors import LpesError, TaskError
 from lpes_evo.evals._task import EvalTask
 from lpes_evo.evals._task_calls import check_attributes
@@ -20,6 +19,7 @@ from lpes_evo.evals.tasks import (
     RecallEvalTask,
     ZeroScrollsTask,
 )
+from lpes_evo.user_code import error_text, make_from_file
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lpes_evo import provenance
-from lpes_evo._settings import hash_values, settings_hash
+from lpes_evo.config import hash_values, settings_hash
 from lpes_evo.errors import ConfigError, EvaluationError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, make_arms
@@ -22,10 +21,10 @@ from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
 from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.evals._unseen import check_unseen
 from lpes_evo.evals.harness import is_harness_task
-from lpes_evo.journal import Journal
 from lpes_evo.methods import scales_file
-from lpes_evo.report import UNTOUCHED
+from lpes_evo.runs import UNTOUCHED
 from lpes_evo.scales import Scales, load_scales
+from lpes_evo.storage import Journal, provenance
 from lpes_evo.workers import Pool, make_pool
 
 
@@ -357,6 +356,6 @@ def _summarise(
 
 
 def _save_picture(task: TaskResult, folder: EvalFolder) -> None:
-    from lpes_evo.plots import save_figure
+    from lpes_evo.reporting import save_figure
 
     save_figure(plot_task_positions(task), folder.picture(task.name))

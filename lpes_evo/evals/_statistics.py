@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.evals._results import ArmResult, Difference, Row
-from lpes_evo.problems import mean_interval, paired_difference, wilson_interval
+from lpes_evo.statistics import mean_interval, paired_difference, wilson_interval
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from lpes_evo._consoles import PlainTable, say
-from lpes_evo._files import write_atomic
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._results import Difference, EvalResults, Row, TaskResult
+from lpes_evo.reporting import PlainTable, say
+from lpes_evo.storage import write_atomic
 
 _COLUMNS = ("position", "arm", "n", "score", "95 % interval", "minus untouched", "p")
 _CSV_COLUMNS = (

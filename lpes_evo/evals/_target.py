@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lpes_evo._accelerators import empty_caches, is_gpu
+from lpes_evo.accelerators import empty_caches, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFacts
 from lpes_evo.evals._generate import end_ids, generate_greedy
 from lpes_evo.evals._task import EvalExample
-from lpes_evo.methods import Applied, score_row_by_row
+from lpes_evo.methods import score_row_by_row
+from lpes_evo.methods.takeover import Applied
 from lpes_evo.problems import Sharing, score_answers, sharing_is_sound
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo._user_code import error_text
 from lpes_evo.errors import LpesError, TaskError
 from lpes_evo.evals._statistics import Headline
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask, Kind
-from lpes_evo.problems._task import is_position
+from lpes_evo.problems import is_position
+from lpes_evo.user_code import error_text
 
 T = TypeVar("T")
 

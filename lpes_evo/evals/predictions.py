@@ -15,7 +15,7 @@ from lpes_evo.evals._statistics import score_interval
 from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals._task_calls import draw_examples, headline_of, score_output, warnings_of
 from lpes_evo.evals.tasks import LEvalTask
-from lpes_evo.journal import read_header, read_journal
+from lpes_evo.storage import read_header, read_journal
 
 
 @dataclass(frozen=True)

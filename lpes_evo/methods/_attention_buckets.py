@@ -9,7 +9,8 @@ from pydantic import Field, field_validator
 
 from lpes_evo.errors import ConfigError
 from lpes_evo.methods._bases import BASE_SETS
-from lpes_evo.methods._method import Applied, Method
+from lpes_evo.methods._method import Method
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch
@@ -71,8 +72,7 @@ class AttentionBuckets(Method):
             UnsupportedModelError: The rotary modules cannot be made anew with another base.
             ConfigError: Bases are given for a model whose layer types have several.
         """
-        from lpes_evo.methods._streams import streams_of
-        from lpes_evo.methods._variants import check_describes
+        from lpes_evo.methods.takeover import check_describes, streams_of
 
         check_describes(model, self.name, any_static_type=True)
         ratios = base_ratios(model, self.given, BASE_SETS.get(self.bases, ()))
@@ -81,7 +81,7 @@ class AttentionBuckets(Method):
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs from the released code on a model."""
-        from lpes_evo.methods._variants import relative_bases, under_other_type
+        from lpes_evo.methods.takeover import relative_bases, under_other_type
 
         published = tuple(base / 10000 for base in BASE_SETS.get(self.bases, ()))
         return (*relative_bases(model, published), *under_other_type(model, "the bases are changed"))
@@ -114,7 +114,7 @@ def base_ratios(
     Raises:
         ConfigError: Bases are given for a model whose layer types have several.
     """
-    from lpes_evo.methods._variants import rope_bases
+    from lpes_evo.methods.takeover import rope_bases
 
     if bases is None:
         return tuple(base / 10000 for base in published)

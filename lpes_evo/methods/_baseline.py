@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from lpes_evo.methods._method import Applied, Method
+from lpes_evo.methods._method import Method
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch

@@ -9,13 +9,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lpes_evo.methods._lpes import ScaledMethod
-from lpes_evo.methods._method import Applied
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch
 
-    from lpes_evo.methods._requests import Forward
-    from lpes_evo.methods._variants import RowwiseRotaryEmbedding
+    from lpes_evo.methods.takeover import Forward, RowwiseRotaryEmbedding
 
 
 class DynamicNtk(ScaledMethod):
@@ -49,15 +48,14 @@ class DynamicNtk(ScaledMethod):
             UnsupportedModelError: The model is not of the default rotary type.
             ModelError: The model's rotary frequencies are not sound.
         """
-        from lpes_evo.methods._requests import RequestTracker
-        from lpes_evo.methods._variants import (
+        from lpes_evo.methods.takeover import (
+            RequestTracker,
             RowwiseRotaryEmbedding,
             check_describes,
             original_length,
             replaced_rotary,
         )
-        from lpes_evo.rope import patch_rope
-        from lpes_evo.rope._structure import find_structure
+        from lpes_evo.rope import find_structure, patch_rope
 
         check_describes(model, self.name)
         window = original_length(model, self.original)
@@ -85,13 +83,13 @@ class DynamicNtk(ScaledMethod):
 
     def neutral_up_to(self, model: "torch.nn.Module") -> int | None:
         """Return the original window, within which the base is the model's; ``None`` under ``length`` or scales."""
-        from lpes_evo.methods._variants import original_length
+        from lpes_evo.methods.takeover import original_length
 
         return None if self.length or self.scales else original_length(model, self.original)
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs, on a model, from the type ``dynamic`` of transformers."""
-        from lpes_evo.methods._variants import original_length, stated_window
+        from lpes_evo.methods.takeover import original_length, stated_window
 
         window, stated = original_length(model, self.original), stated_window(model)
         other_window = (
@@ -128,7 +126,7 @@ class DynamicNtk(ScaledMethod):
         """Give the rows of a forward pass their bases; return positions with a row for each where these differ."""
         import torch
 
-        from lpes_evo.methods._variants import base_variants, rotary_frequencies
+        from lpes_evo.methods.takeover import base_variants, rotary_frequencies
 
         request = forward.request
         lengths = [self.length] * request.batch if self.length else request.prompt_lengths.tolist()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.methods._method import Applied, Method
+from lpes_evo.methods._method import Method
+from lpes_evo.methods.takeover import Applied
 from lpes_evo.scales import Scales
 
 if TYPE_CHECKING:

@@ -1,55 +1,15 @@
 """What a method is: values that describe it, and a context in which a model runs under it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lpes_evo._settings import Settings
-from lpes_evo.errors import ModelError
+from lpes_evo.config import Settings
 
 if TYPE_CHECKING:
     import torch
-
-
-class Applied:
-    """A method in force on a model, for the length of a ``with`` block.
-
-    Attributes:
-        prompt_lengths: Tokens of the prompt in each row, ``(batch,)``, while a caller tells them; else ``None``.
-        prompt_columns: Columns of the prompts, padding included, while ``generate`` of the model runs; else ``None``.
-    """
-
-    def __init__(self) -> None:
-        self.prompt_lengths: tuple[int, ...] | None = None
-        self.prompt_columns: int | None = None
-
-    @contextmanager
-    def prompts(self, lengths: Sequence[int]) -> Iterator[None]:
-        """Tell where the prompts of the inputs end, for methods that choose something by the prompt.
-
-        ``generate`` tells by itself. Where one forward pass runs over prompt and answer together, as in teacher
-        forcing or in decoding by hand without a cache, telling the lengths makes it compute what generation would.
-
-        Args:
-            lengths: Tokens of the prompt in each row, padding not counted, ``(batch,)``.
-
-        Yields:
-            Nothing; the lengths hold inside the block.
-
-        Raises:
-            ModelError: A length is not a positive integer.
-        """
-        wrong = [length for length in lengths if type(length) is not int or length < 1]
-        if wrong or not lengths:
-            raise ModelError(
-                f"Expected one positive number of prompt tokens for each row, but got {list(lengths)!r:.80}."
-            )
-        before, self.prompt_lengths = self.prompt_lengths, tuple(lengths)
-        try:
-            yield
-        finally:
-            self.prompt_lengths = before
+from lpes_evo.methods.takeover import Applied
 
 
 class Method(Settings, ABC):
@@ -94,10 +54,8 @@ class Method(Settings, ABC):
             with self._apply(model) as applied:
                 yield applied
             return
-        from lpes_evo.methods._in_force import scales_untouched, sole_method
-        from lpes_evo.methods._requests import prompts_of_generate
-        from lpes_evo.rope import unwrapped_model
-        from lpes_evo.rope._compiled import sweep_code
+        from lpes_evo.methods.takeover import prompts_of_generate, scales_untouched, sole_method
+        from lpes_evo.rope import sweep_code, unwrapped_model
 
         model = unwrapped_model(model)
         with (

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from lpes_evo.errors import UnsupportedModelError
-from lpes_evo.methods._method import Applied, Method
+from lpes_evo.methods._method import Method
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch
 
-    from lpes_evo.methods._attention import AttentionCall, RotaryCall
+    from lpes_evo.methods.takeover import AttentionCall, RotaryCall
 
 _SHARP = 3.0
 """A key is attended sharply where its probability exceeds this many times the mean."""
@@ -65,8 +66,7 @@ class MsPoe(Method):
                 key heads, or none of them is under the method.
             ModelError: Another method is in force.
         """
-        from lpes_evo.methods._attention import unrotated_attention
-        from lpes_evo.methods._attention_probe import find_rotations
+        from lpes_evo.methods.takeover import find_rotations, unrotated_attention
 
         rotations = find_rotations(model).values()
         n_groups = sorted(
@@ -91,8 +91,7 @@ class MsPoe(Method):
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs from the released code on a model."""
-        from lpes_evo.methods._attention_probe import find_rotations
-        from lpes_evo.methods._variants import under_other_type
+        from lpes_evo.methods.takeover import find_rotations, under_other_type
 
         # `_apply` takes only models whose layers under the method have one number of key heads.
         rotation = next(found for layer, found in find_rotations(model).values() if layer >= self.first_layer)
@@ -151,7 +150,7 @@ class MsPoe(Method):
 
 def _has_sliding_layers(model: "torch.nn.Module") -> bool:
     """Return whether the config of a model states layers that attend to the last tokens alone."""
-    from lpes_evo.rope._structure import find_structure
+    from lpes_evo.rope import find_structure
 
     config: Any = find_structure(model).decoder.config
     kinds = getattr(config, "layer_types", None)

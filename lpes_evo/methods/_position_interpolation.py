@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lpes_evo.methods._lpes import ScaledMethod
-from lpes_evo.methods._method import Applied
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ class PositionInterpolation(ScaledMethod):
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs, on a model, from the type ``linear`` of transformers."""
-        from lpes_evo.methods._variants import interpolated_rotary
+        from lpes_evo.methods.takeover import interpolated_rotary
 
         if interpolated_rotary(model, self.factor) is not None:
             return ()
@@ -50,7 +50,7 @@ class PositionInterpolation(ScaledMethod):
         scales: npt.NDArray[np.float64] | None,
     ) -> Iterator[None]:
         """Return a context in which positions are divided by the factor and by the scale of the layer."""
-        from lpes_evo.methods._variants import interpolated_rotary, replaced_rotary
+        from lpes_evo.methods.takeover import interpolated_rotary, replaced_rotary
         from lpes_evo.rope import count_layers, patch_rope
 
         stand_ins = interpolated_rotary(model, self.factor)

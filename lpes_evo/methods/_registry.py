@@ -16,7 +16,7 @@ _METHODS: dict[str, tuple[str, str]] = {
     "yarn": ("_yarn", "Yarn"),
     "attention-buckets": ("_attention_buckets", "AttentionBuckets"),
     "ms-poe": ("_ms_poe", "MsPoe"),
-    "moice": ("_moice", "Moice"),
+    "moice": ("moice", "Moice"),
 }
 """Module and class of each method."""
 

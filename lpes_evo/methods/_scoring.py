@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo.methods._method import Applied
+from lpes_evo.methods.takeover import Applied
 from lpes_evo.problems import AnswerScores, EncodedExample, score_answers
 
 

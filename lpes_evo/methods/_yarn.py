@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from lpes_evo.methods._lpes import ScaledMethod
-from lpes_evo.methods._method import Applied
+from lpes_evo.methods.takeover import Applied
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ class Yarn(ScaledMethod):
             UnsupportedModelError: The model is not of the default rotary type, or its family does not have ``yarn``.
             ModelError: The model's rotary frequencies are not sound.
         """
-        from lpes_evo.methods._variants import check_describes, replaced_rotary, rotary_variant
+        from lpes_evo.methods.takeover import check_describes, replaced_rotary, rotary_variant
         from lpes_evo.rope import patch_rope
 
         check_describes(model, self.name)
@@ -73,7 +73,7 @@ class Yarn(ScaledMethod):
             yield
 
     def _parameters(self, model: "torch.nn.Module") -> dict[str, Any]:
-        from lpes_evo.methods._variants import original_length
+        from lpes_evo.methods.takeover import original_length
 
         given = {} if self.attention_factor is None else {"attention_factor": self.attention_factor}
         return {

@@ -4,15 +4,6 @@
 * `Page`: what was written, and what of the run is not there yet.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lpes_evo._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from lpes_evo.page._write import Page, write_page
-
-__all__ = ["Page", "write_page"]
-
-_MODULES = {"Page": "_write", "write_page": "_write"}
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from lpes_evo.comparison._traces import read_steps
+from lpes_evo.comparison import read_steps
 from lpes_evo.page._run import RunContents
 
 

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lpes_evo._files import make_folder
-from lpes_evo.analysis._drift_record import DriftReport
+from lpes_evo.analysis import DriftReport
 from lpes_evo.errors import ConfigError, ScalesError
-from lpes_evo.folder import WorkFolder
 from lpes_evo.page._run import RunContents
-from lpes_evo.storage import remove_leftovers
+from lpes_evo.storage import WorkFolder, make_folder, remove_leftovers
 
 DRIFT_FOLDER = "drift"
 """Where the drift that a page measured is kept, within the folder of the run."""
@@ -90,8 +88,7 @@ def measure_drift_of(
         LpesError: The model cannot be loaded or is of another depth, another process works beside the folder, or a file
             cannot be written.
     """
-    from lpes_evo.analysis._reports import report_drift
-    from lpes_evo.analysis._request import AnalysisRequest, prepare
+    from lpes_evo.analysis import AnalysisRequest, prepare, report_drift
 
     with WorkFolder(folder.parent).locked():
         # Another page may have measured it in the meantime.

@@ -11,12 +11,12 @@ from lpes_evo.analysis import plot_drift_by_layer, plot_drift_of_arms, plot_drif
 from lpes_evo.comparison import plot_diversity, plot_searches, plot_tried_points
 from lpes_evo.page._run import RunContents
 from lpes_evo.page._svg import to_svg
-from lpes_evo.plots import STYLES, plot_curve, plot_positions
+from lpes_evo.runs import STYLES, plot_curve, plot_positions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lpes_evo.comparison._traces import Axis
+    from lpes_evo.comparison import Axis
 
 # Small, so that the text stays readable on a narrow screen.
 _SIZE = (5.0, 3.6)

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo._settings import settings_hash
 from lpes_evo.comparison import Runs, Trace, read_runs
-from lpes_evo.config import RunConfig
+from lpes_evo.config import RunConfig, settings_hash
 from lpes_evo.errors import JournalError, ScalesError
-from lpes_evo.folder import RunFolder
-from lpes_evo.journal import read_journal
 from lpes_evo.operators import BezierGenome
-from lpes_evo.report import LPES, REPORT_JOURNAL_FORMAT, load_report
+from lpes_evo.runs import LPES, REPORT_JOURNAL_FORMAT, RunFolder, load_report
 from lpes_evo.scales import Scales, load_scales
+from lpes_evo.storage import read_journal
 
 
 @dataclass(frozen=True)
@@ -25,10 +23,10 @@ class RunContents:
     Attributes:
         folder: Its files.
         config: Its configuration.
-        record: Where and with what it was made, see `lpes_evo.provenance`; empty in a run that never got so far.
+        record: Where and with what it was made, see `lpes_evo.storage`; empty in a run that never got so far.
         runs: Its search.
         scales: The result; ``None`` while the search goes on.
-        summary: The measurement on held-out examples, see `lpes_evo.report.summarise`; ``None`` until it is complete.
+        summary: The measurement on held-out examples, see `lpes_evo.runs.summarise`; ``None`` until it is complete.
         n_measured: Vectors of scales that are measured on held-out examples.
     """
 

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lpes_evo.analysis._hidden_states import MEASURES
-from lpes_evo.analysis._pictures import arm_label
-from lpes_evo.analysis._tables import CLAIM_WORDS, MEASURE_NAMES, interval_text
+from lpes_evo.analysis import CLAIM_WORDS, MEASURE_NAMES, MEASURES, arm_label, interval_text
 from lpes_evo.page._cost import Cost
 from lpes_evo.page._run import RunContents
-from lpes_evo.plots import STYLES
-from lpes_evo.report import CONSTANT, LPES
+from lpes_evo.runs import CONSTANT, LPES, STYLES
 
 
 @dataclass(frozen=True)

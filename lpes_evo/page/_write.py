@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import jinja2
 
-from lpes_evo import provenance
-from lpes_evo._files import make_folder, write_atomic
 from lpes_evo.errors import StorageError
 from lpes_evo.page._cost import read_cost
 from lpes_evo.page._drift import DRIFT_FOLDER, drift_folder, kept_drift, load_drift, measure_drift_of
@@ -25,7 +23,8 @@ from lpes_evo.page._tables import (
     settings_table,
     versions_table,
 )
-from lpes_evo.report import CONSTANT, LPES, UNTOUCHED, warnings_of
+from lpes_evo.runs import CONSTANT, LPES, UNTOUCHED, warnings_of
+from lpes_evo.storage import make_folder, provenance, write_atomic
 
 _PACKAGES = ("matplotlib", "jinja2")
 _FACTS = ("revision", "dtype", "attention", "device", "device_name", "n_layers")

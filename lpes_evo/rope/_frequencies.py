@@ -32,7 +32,7 @@ def check_frequencies(model: torch.nn.Module) -> None:
     """
     for module in find_structure(model).rotary_modules:
         fresh = _fresh_buffers(module)
-        for name, buffer in _in_use(module).items():
+        for name, buffer in frequencies_in_use(module).items():
             where = f"Expected rotary frequencies {type(module).__name__}.{name}"
             if buffer.dtype not in (torch.float32, torch.float64):
                 raise ModelError(f"{where} in float32, but they are in {buffer.dtype}. {_REMEDY}")
@@ -110,7 +110,7 @@ def _config_fault(values: torch.Tensor, kinds: set[str]) -> str | None:
     return None
 
 
-def _in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+def frequencies_in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the frequencies in use: one set, one for each layer type, or the table made of them."""
     return {
         name: buffer
@@ -126,7 +126,7 @@ def _fresh_buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
         return {"embed_positions": sincos_table(torch.arange(rows), width)}
     config = getattr(module, "config", None)
     # What stands in for a rotary module has the config of that one, and no frequencies of its own.
-    if config is None or not _in_use(module):
+    if config is None or not frequencies_in_use(module):
         return {}
     with torch.device("cpu"):
         return dict(type(module)(config).named_buffers(recurse=False))

@@ -16,7 +16,7 @@ from lpes_evo.rope._structure import find_structure
 
 __all__ = ["RopePatch", "patch_rope", "unpatch_rope"]
 
-_ATTRIBUTE = "_lpes_rope_switch"
+PATCH_ATTRIBUTE = "_lpes_rope_switch"
 
 
 class RopePatch:
@@ -74,7 +74,7 @@ class RopePatch:
             self._switch.take_effect()
         else:
             self._switch.uninstall()
-            delattr(self._decoder, _ATTRIBUTE)
+            delattr(self._decoder, PATCH_ATTRIBUTE)
 
     def __enter__(self) -> RopePatch:
         return self
@@ -135,12 +135,12 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     """
     structure = find_structure(model)
     divisors = Divisors(scales, len(structure.layers))
-    switch: Any = getattr(structure.decoder, _ATTRIBUTE, None)
+    switch: Any = getattr(structure.decoder, PATCH_ATTRIBUTE, None)
     if switch is None:
         check_frequencies(model)
         switch = Switch(structure)
         switch.install(structure)
-        setattr(structure.decoder, _ATTRIBUTE, switch)
+        setattr(structure.decoder, PATCH_ATTRIBUTE, switch)
     switch.stack.append(divisors)
     switch.take_effect()
     return RopePatch(structure.decoder, switch, divisors)
@@ -156,8 +156,8 @@ def unpatch_rope(model: torch.nn.Module) -> None:
         UnsupportedModelError: The model has no rotary embedding, so it cannot have been patched.
     """
     decoder = find_structure(model).decoder
-    switch: Any = getattr(decoder, _ATTRIBUTE, None)
+    switch: Any = getattr(decoder, PATCH_ATTRIBUTE, None)
     if switch is not None:
         switch.uninstall()
         switch.stack.clear()
-        delattr(decoder, _ATTRIBUTE)
+        delattr(decoder, PATCH_ATTRIBUTE)

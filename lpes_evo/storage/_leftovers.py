@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-# Names as `lpes_evo._files.write_atomic` makes them: a dot, the name of a file of ours, and eight random letters.
+# Names as `lpes_evo.storage.write_atomic` makes them: a dot, the name of a file of ours, and eight random letters.
 _TEMPORARY = re.compile(r"\..+\.(json|jsonl|yaml|csv|md|png|svg|html|safetensors)\.[a-z0-9_]{8}")
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lpes_evo._files import to_json, write_atomic
 from lpes_evo.errors import JournalError, LpesError
+from lpes_evo.storage._files import to_json, write_atomic
 from lpes_evo.storage._text import check_numbers, parse_json, read_text, shown, without_halves
 
 _Self = TypeVar("_Self", bound="Record")

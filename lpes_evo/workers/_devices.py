@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from lpes_evo._accelerators import mps_fault
+from lpes_evo.accelerators import mps_fault
 from lpes_evo.errors import ConfigError
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

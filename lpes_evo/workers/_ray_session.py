@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lpes_evo._extras import install_command
-from lpes_evo.errors import ConfigError
+from lpes_evo.errors import ConfigError, install_command
 from lpes_evo.workers._devices import environment
 
 LOCAL = "local"

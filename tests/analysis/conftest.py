@@ -1,14 +1,9 @@
-"""Makes the tiny models of the rotary families importable, and gives short inputs for them."""
-
-import sys
-from pathlib import Path
+"""Short inputs for tiny models."""
 
 import numpy as np
 import pytest
 
 from lpes_evo.analysis import AnalysisInput
-
-sys.path.append(str(Path(__file__).parent.parent / "rope"))
 
 
 @pytest.fixture

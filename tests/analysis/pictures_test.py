@@ -14,8 +14,8 @@ from lpes_evo.analysis import (
     summarise_attention,
     summarise_drift,
 )
-from lpes_evo.plots import new_panels, save_pictures
 from lpes_evo.problems import AnswerScores
+from lpes_evo.reporting import new_panels, save_pictures
 
 IDS = tuple(map(str, range(8)))
 

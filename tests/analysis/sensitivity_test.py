@@ -7,7 +7,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lpes_evo._cli_analysis import sensitivity
 from lpes_evo.analysis._sensitivity import (
     AFTER,
     BEFORE,
@@ -15,6 +14,7 @@ from lpes_evo.analysis._sensitivity import (
     plot_sensitivity,
     summarise_sensitivity,
 )
+from lpes_evo.cli._analysis import sensitivity
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, NeedleTask, TargetCurveProblem
 from lpes_evo.scales import Scales

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lpes_evo.analysis._statistics import (
+from lpes_evo.statistics import (
     by_source,
     holm,
     median_interval,

@@ -5,17 +5,11 @@ import numpy as np
 import pytest
 
 from lpes_evo import Evaluator, Journal, SearchSettings, drive
-from lpes_evo.comparison import (
-    CONTESTANTS,
-    OPTIMISERS,
-    Cube,
-    OptimiserSearch,
-    ablations,
-)
+from lpes_evo.comparison import CONTESTANTS, OPTIMISERS, Cube, OptimiserSearch, ablations
 from lpes_evo.errors import ConfigError, EvaluationError, SearchOrderError
-from lpes_evo.evaluation import Evaluation
 from lpes_evo.operators import CurveSpace, init_random_walk
 from lpes_evo.problems import TargetCurveProblem
+from lpes_evo.search import Evaluation
 
 SPACE = CurveSpace(9, y_min=0.5, y_max=1.5, y_step=0.05, max_delta=0.5)
 SETTINGS = SearchSettings(racing=False, population_size=8, n_constants=3, offspring_size=6, preselection=4)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lpes_evo.cli import app
+from lpes_evo.cli._main import app
 from lpes_evo.comparison import ANALYTIC, ComparisonConfig, ComparisonFolder, run_comparison
 from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError, LpesError
 from lpes_evo.problems import BrachistochroneProblem
-from tests.conftest import rewrite_journal
+from samples import rewrite_journal
 
 SEARCH = {"population_size": 8, "n_constants": 4, "offspring_size": 6, "preselection": 4}
 RUN = load_config(
@@ -186,7 +186,7 @@ def test_the_command_line_says_who_is_best(finished):
 
 
 def test_the_convergence_of_a_run_is_drawn_from_its_folder(finished, tmp_path):
-    from lpes_evo.folder import RunFolder
+    from lpes_evo.runs import RunFolder
 
     source = finished[0] / "journals" / "target"
     for seed in (0, 1):

@@ -7,16 +7,24 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import ConfigError, JournalError, TaskError
-from lpes_evo.evals import EvalConfig, EvalExample, EvalFolder, EvalTask, compare_evaluations, load_results
+from lpes_evo.evals import (
+    DataRequest,
+    EvalConfig,
+    EvalExample,
+    EvalFolder,
+    EvalTask,
+    compare_evaluations,
+    load_results,
+    make_eval_task,
+    score_predictions,
+)
 from lpes_evo.evals._answers import answer_key
-from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._run import _load_scales
 from lpes_evo.evals._statistics import score_interval
-from lpes_evo.evals._task import DataRequest
-from lpes_evo.evals.predictions import score_predictions
-from lpes_evo.journal import read_journal
-from lpes_evo.problems import make_task, wilson_interval
+from lpes_evo.problems import make_task
 from lpes_evo.scales import Scales
+from lpes_evo.statistics import wilson_interval
+from lpes_evo.storage import read_journal
 
 
 def scales(value):

@@ -30,7 +30,7 @@ TYPES = {
 def folder(request, tmp_path):
     """The embedded model as one of a type that extends a window of 64 tokens."""
     path = tmp_path / request.param
-    shutil.copytree(Path(str(importlib.resources.files("lpes_evo.tiny"))), path)
+    shutil.copytree(Path(str(importlib.resources.files("lpes_evo.models.tiny"))), path)
     config = json.loads((path / "config.json").read_text())
     config["rope_parameters"] = {"rope_type": request.param, "rope_theta": 10000.0} | TYPES[request.param]
     config["max_position_embeddings"] = 64 if request.param == "dynamic" else 256

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lpes_evo.evals import EvalExample
 from lpes_evo.evals._encode import PromptEncoder
-from tests.conftest import CHAT_TEMPLATE, build_tokenizer
+from samples import CHAT_TEMPLATE, build_tokenizer
 
 UNKNOWN = "<unk>"
 HEAD, TAIL = "Read this.\n", "\nWho was it?"

@@ -9,25 +9,29 @@ import pytest
 import torch
 from tokenizers import processors
 
-from lpes_evo._cli_eval import evaluate as evaluate_command
+from lpes_evo.cli._eval import evaluate as evaluate_command
 from lpes_evo.errors import EvaluationError, JournalError, ModelError, ScalesError, TaskError
 from lpes_evo.evals import (
     EvalConfig,
     EvalFolder,
+    EvalTarget,
+    LpesArm,
+    UntouchedArm,
+    _target as target_module,
+    answer_batch,
     compare_evaluations,
     load_results,
+    make_arms,
     markdown_table,
     run_evaluation,
 )
-from lpes_evo.evals import _target as target_module
-from lpes_evo.evals._arms import LpesArm, UntouchedArm, make_arms
 from lpes_evo.evals._plan import draw_tasks
 from lpes_evo.evals._progress import EvalReporter
-from lpes_evo.evals._target import EvalTarget, answer_batch, try_sharing
+from lpes_evo.evals._target import try_sharing
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.scales import Scales
-from tests.conftest import build_llama, build_tokenizer, without_checksums
+from samples import build_llama, build_tokenizer, without_checksums
 
 POINTS = ((0.0, 0.9), (0.0, 2.8), (5.0, 2.7), (5.0, 2.6))
 

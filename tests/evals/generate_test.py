@@ -5,7 +5,7 @@ from transformers import GenerationConfig
 
 from lpes_evo.evals._generate import end_ids, generate_greedy
 from lpes_evo.rope import patch_rope
-from tests.conftest import build_llama
+from samples import build_llama
 
 PROMPTS = [list(range(2, 14)), list(range(30, 70)), [5, 9, 200]]
 

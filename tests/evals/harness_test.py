@@ -19,7 +19,7 @@ from lpes_evo.evals.harness._score import macro_average, score_subject
 from lpes_evo.models import LoadedModel
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import RecallTask
-from tests.conftest import build_llama, build_tokenizer
+from samples import build_llama, build_tokenizer
 
 ABSURD = [1000.0] * 6
 

@@ -10,7 +10,7 @@ from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.evals import EvalConfig, EvalFolder, compare_evaluations, run_evaluation
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales
-from tests.conftest import rewrite_journal
+from samples import rewrite_journal
 from tests.evals.harness_test import questions, write_task
 
 

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import metrics
-from lpes_evo.evals._task import DataRequest
+from lpes_evo.evals import DataRequest, metrics
 from lpes_evo.evals.tasks import MdqaTask
 
 

@@ -6,8 +6,7 @@ import string
 import numpy as np
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lpes_evo.errors import TaskError
 from lpes_evo.evals import metrics

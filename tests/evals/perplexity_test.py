@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._task import DataRequest
+from lpes_evo.evals import DataRequest
 from lpes_evo.evals.tasks import PerplexityTask
 
 TEXT = "  one two\n three  four five\nsix seven "

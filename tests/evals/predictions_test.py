@@ -6,10 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lpes_evo._cli_score import score
+from lpes_evo.cli._score import score
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._task import DataRequest
-from lpes_evo.evals.predictions import score_predictions
+from lpes_evo.evals import DataRequest, score_predictions
 from lpes_evo.evals.tasks import NeedleEvalTask
 
 REQUEST = DataRequest(positions=(0.0, 1.0), limit=4)

@@ -3,9 +3,7 @@
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import _registry
-from lpes_evo.evals._registry import eval_task_names, make_eval_task, register_task
-from lpes_evo.evals._task import DataRequest, EvalTask
+from lpes_evo.evals import DataRequest, EvalTask, _registry, eval_task_names, make_eval_task, register_task
 from lpes_evo.evals.tasks import PasskeyTask
 
 TASK_FILE = """

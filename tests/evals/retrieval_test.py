@@ -5,8 +5,7 @@ import json
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._registry import make_eval_task
-from lpes_evo.evals._task import DataRequest
+from lpes_evo.evals import DataRequest, make_eval_task
 from lpes_evo.problems import make_task
 
 POSITIONS = (0.0, 0.5, 1.0)

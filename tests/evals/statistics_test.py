@@ -6,7 +6,7 @@ from lpes_evo.evals import make_eval_task
 from lpes_evo.evals._lm_tasks import macro_average
 from lpes_evo.evals._statistics import ScoredExample, difference, score_interval, summarise_arm
 from lpes_evo.evals._task_calls import headline_of
-from lpes_evo.problems import wilson_interval
+from lpes_evo.statistics import wilson_interval
 
 
 def scored(values, sources=None, positions=None):

@@ -11,7 +11,7 @@ from lpes_evo.evals._plot import plot_task_positions
 from lpes_evo.evals._results import TaskResult, save_results
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
-from lpes_evo.plots import series_styles
+from lpes_evo.runs import series_styles
 
 
 def scored(values):

@@ -5,13 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from lpes_evo._cli_eval import evaluate
+from lpes_evo.cli._eval import evaluate
 from lpes_evo.errors import EvaluationError, TaskError
-from lpes_evo.evals import EvalConfig, EvalFolder, _registry, load_results, register_task, run_evaluation
+from lpes_evo.evals import (
+    DataRequest,
+    EvalConfig,
+    EvalFolder,
+    _registry,
+    load_results,
+    make_eval_task,
+    register_task,
+    run_evaluation,
+    score_predictions,
+)
 from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.evals._registry import make_eval_task
-from lpes_evo.evals._task import DataRequest
-from lpes_evo.evals.predictions import score_predictions
 from lpes_evo.problems import data_hash
 
 SOURCE = """

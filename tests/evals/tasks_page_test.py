@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lpes_evo.evals._registry import _TASKS, make_eval_task
-from lpes_evo.evals._task import DataRequest
-from lpes_evo.evals.predictions import score_predictions
+from lpes_evo.evals import DataRequest, make_eval_task, score_predictions
+from lpes_evo.evals._registry import _TASKS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._task import DataRequest
+from lpes_evo.evals import DataRequest
 from lpes_evo.evals.tasks import ZEROSCROLLS_TASKS, ZeroScrollsTask
 
 REFERENCES = {"quality": "(B) The moon", "space_digest": "62%", "book_sum_sort": "2, 1, 3"}

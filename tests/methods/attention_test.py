@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+
+from lpes_evo.errors import ModelError
 from method_promises import CASES
 from rope_families import tiny_model
 from rope_promises import IDS, logits
-
-from lpes_evo.errors import ModelError
 
 TAKING_OVER = ["ms-poe", "moice"]
 

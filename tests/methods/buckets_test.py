@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import IDS, close, decoded, logits
-from rope_families import tiny_model
 
 from lpes_evo.errors import ConfigError, ModelError
 from lpes_evo.methods import BASE_SETS, AttentionBuckets, search_bases
-from lpes_evo.methods._streams import combine_streams
-from lpes_evo.methods._variants import rotary_variant
-from lpes_evo.rope._structure import find_structure
+from lpes_evo.methods.takeover import rotary_variant
+from lpes_evo.methods.takeover._streams import combine_streams
+from lpes_evo.rope import find_structure
+from method_promises import IDS, close, decoded, logits
+from rope_families import tiny_model
 
 
 @pytest.fixture(scope="module")

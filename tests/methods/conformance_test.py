@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import transformers
-from method_promises import CASES, PROMISES, enter, model_of
-from rope_families import CONFIG_MAPPING
 
 from lpes_evo.errors import UnsupportedModelError
+from method_promises import CASES, PROMISES, enter, model_of
+from rope_families import CONFIG_MAPPING
 
 FAMILIES = ["llama", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt_neox", "smollm3"]
 FEWER = ["mistral", "gemma3_text"]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from method_promises import CASES, moice
-from rope_families import tiny_model
 
 from lpes_evo.methods import make_method
+from method_promises import CASES, moice
+from rope_families import tiny_model
 
 OTHER_BASE = {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}
 LINEAR = {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from method_promises import IDS, SCALES, SHORT, close, decoded, enter, logits
-from rope_families import tiny_model
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import DynamicNtk, PositionInterpolation, Yarn, make_method
-from lpes_evo.rope import count_layers, patch_rope, repair_frequencies
-from lpes_evo.rope._structure import find_structure
+from lpes_evo.rope import count_layers, find_structure, patch_rope, repair_frequencies
+from method_promises import IDS, SCALES, SHORT, close, decoded, enter, logits
+from rope_families import tiny_model
 
 # In transformers 4 the rotary module of PhiMoE is not told its positions, so no layer can be scaled.
 WITHOUT_TYPES = ["recurrent_gemma", *([] if transformers.__version__.startswith("4.") else ["phimoe"])]

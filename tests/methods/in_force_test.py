@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import CASES, SCALES, generated, state
-from rope_families import tiny_model
-from rope_promises import IDS, close, logits
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
 from lpes_evo.rope import patch_rope, unpatch_rope
+from method_promises import CASES, SCALES, generated, state
+from rope_families import tiny_model
+from rope_promises import IDS, close, logits
 
 METHODS = [name for name, case in CASES.items() if not case.variant]
 

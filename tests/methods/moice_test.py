@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import IDS, close, enter, logits
-from reference_model import reference_logits, rotate
-from rope_families import tiny_model
 from safetensors.torch import save_file
 
 from lpes_evo.errors import ConfigError, ModelError, TaskError, UnsupportedModelError
 from lpes_evo.methods import Applied, Moice, TrainingSettings, train_routers
-from lpes_evo.methods._experts import expert_weights, mixed_experts
-from lpes_evo.methods._moice_training import accumulate_gradients, balancing_loss
-from lpes_evo.methods._routers import Router, load_routers, new_routers, save_routers
-from lpes_evo.methods._training_data import read_sequences
-from lpes_evo.methods._variants import rotary_variant
-from lpes_evo.rope._structure import find_structure
+from lpes_evo.methods.moice import new_routers, read_sequences, save_routers
+from lpes_evo.methods.moice._experts import expert_weights, mixed_experts
+from lpes_evo.methods.moice._routers import Router, load_routers
+from lpes_evo.methods.moice._training import accumulate_gradients, balancing_loss
+from lpes_evo.methods.takeover import rotary_variant
+from lpes_evo.rope import find_structure
+from method_promises import IDS, close, enter, logits
+from reference_model import reference_logits, rotate
+from rope_families import tiny_model
 
 BASES = (1.0, 1.75, 2.5)
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import IDS, SHORT, close, decoded, logits
-from reference_model import reference_logits, rotate
-from rope_families import tiny_model
-from rope_promises import padded_batch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.methods import MsPoe, PositionInterpolation
 from lpes_evo.methods._ms_poe import head_numbers
+from method_promises import IDS, SHORT, close, decoded, logits
+from reference_model import reference_logits, rotate
+from rope_families import tiny_model
+from rope_promises import padded_batch
 
 
 def test_the_largest_ratio_is_not_quite_reached() -> None:

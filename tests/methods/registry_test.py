@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from method_promises import POINTS, SCALES
 
 from lpes_evo.errors import ConfigError, ScalesError
 from lpes_evo.methods import AttentionBuckets, Lpes, MsPoe, Yarn, make_method, method_names, scales_file
+from method_promises import POINTS, SCALES
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from method_promises import next_step
-from rope_families import tiny_model
-from rope_promises import IDS, SHORT, close, logits, padded_batch
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
+from method_promises import next_step
+from rope_families import tiny_model
+from rope_promises import IDS, SHORT, close, logits, padded_batch
 
 CHOOSING = ["ntk:4:original=4", "ms-poe:first_layer=0", "ms-poe:first_layer=0:order=released"]
 

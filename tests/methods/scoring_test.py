@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from method_promises import CASES, IDS, SCALES, SHORT, model_of
 from typer.testing import CliRunner
 
-from lpes_evo.cli import app
+from commands import lpes_evo
+from lpes_evo.cli._main import app
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals import EvalConfig, EvalFolder, make_arms, run_evaluation
 from lpes_evo.methods import score_row_by_row
-from lpes_evo.methods._routers import new_routers, save_routers
+from lpes_evo.methods.moice import new_routers, save_routers
 from lpes_evo.models import load_model
 from lpes_evo.problems import EncodedExample, score_answers
 from lpes_evo.scales import load_scales
-from tests.lpes_evo.cli_test import lpes_evo
+from method_promises import CASES, IDS, SCALES, SHORT, model_of
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+
+from lpes_evo.errors import UnsupportedModelError
+from lpes_evo.methods import TrainingSettings, make_method, train_routers
 from method_promises import CASES, decoded, enter
 from rope_families import tiny_model
 from rope_promises import IDS, close, generated, logits
 from wrapped_models import WRAPPERS, on_two_devices, prompt_tuned, wrapped_and_plain
-
-from lpes_evo.errors import UnsupportedModelError
-from lpes_evo.methods import TrainingSettings, make_method, train_routers
 
 SLOW = ("compiled", "compiled_and_adapted")
 

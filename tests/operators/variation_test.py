@@ -4,8 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from deap import base
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lpes_evo.operators import (
     BezierGenome,

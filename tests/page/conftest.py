@@ -5,9 +5,8 @@ import shutil
 import pytest
 
 from lpes_evo.config import load_config
-from lpes_evo.folder import RunFolder
-from lpes_evo.run import run_search
-from tests.conftest import SMALL_RUN
+from lpes_evo.runs import RunFolder, run_search
+from samples import SMALL_RUN
 
 SMALL = SMALL_RUN | {
     "search.population_size": 6,

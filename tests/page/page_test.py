@@ -7,16 +7,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lpes_evo._settings import hash_values
-from lpes_evo.analysis._reports import report_drift
-from lpes_evo.analysis._request import AnalysisRequest, prepare
-from lpes_evo.cli import app
+from lpes_evo.analysis import AnalysisRequest, prepare, report_drift
+from lpes_evo.cli._main import app
+from lpes_evo.config import hash_values
 from lpes_evo.errors import ConfigError, JournalError, LpesError, ModelError, ScalesError, StorageError
-from lpes_evo.journal import read_journal
 from lpes_evo.page import write_page
-from lpes_evo.report import load_report
+from lpes_evo.runs import load_report
 from lpes_evo.scales import load_scales
-from tests.conftest import rewrite_journal, without_checksums
+from lpes_evo.storage import read_journal
+from samples import rewrite_journal, without_checksums
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = '<script>alert(\'x\')</script>"><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;'

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lpes_evo.problems import aggregate, group_of, paired_difference, wilson_interval
+from lpes_evo.problems import aggregate, group_of
+from lpes_evo.statistics import paired_difference, wilson_interval
 
 SCORES = [1.0, 0.0, 0.5, 0.7, 0.2]
 GROUPS = ["end", "middle", "begin", "begin", "middle"]

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems import Example, NeedleTask, encode_examples
-from tests.conftest import CHAT_TEMPLATE, build_tokenizer
+from samples import CHAT_TEMPLATE, build_tokenizer
 
 
 def example(prompt="Key: a", answer="42", prefix="", number=0):

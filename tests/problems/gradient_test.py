@@ -15,8 +15,8 @@ from lpes_evo.problems import (
     score_answers,
 )
 from lpes_evo.problems._gradient import answer_gradient
-from tests.conftest import build_llama
-from tests.rope.rope_families import tiny_model
+from rope_families import tiny_model
+from samples import build_llama
 
 FAMILIES = (
     "llama",

@@ -7,10 +7,17 @@ import pytest
 import torch
 
 from lpes_evo.errors import EvaluationError, ScalesError, TaskError
-from lpes_evo.problems import ModelProblem, NeedleTask, aggregate, data_hash, encode_examples, score_answers
-from lpes_evo.problems._score import default_batch_tokens
+from lpes_evo.problems import (
+    ModelProblem,
+    NeedleTask,
+    aggregate,
+    data_hash,
+    default_batch_tokens,
+    encode_examples,
+    score_answers,
+)
 from lpes_evo.rope import patch_rope, repair_frequencies
-from tests.conftest import build_llama
+from samples import build_llama
 
 SCALES = np.array([1.3, 0.8, 1.1])
 CURVES = np.array([SCALES, np.ones(3), [0.7, 0.9, 2.0], [1.2, 1.2, 1.2]])

@@ -1,8 +1,7 @@
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import RecallTask, check_disjoint, data_hash, make_task
-from lpes_evo.problems._recall import QUESTION, WORDS
+from lpes_evo.problems import QUESTION, WORDS, RecallTask, check_disjoint, data_hash, make_task
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 

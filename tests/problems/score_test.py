@@ -3,11 +3,10 @@ import pytest
 import torch
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
-from lpes_evo.problems._pack import batches, pack_rows
+from lpes_evo.problems import EncodedExample, batches, pack_rows, score_answers, sharing_is_sound
 from lpes_evo.problems._score import answer_scores
 from lpes_evo.rope import patch_rope, repair_frequencies
-from tests.conftest import build_llama
+from samples import build_llama
 
 
 def random_rows(n_rows=9, n_vocabulary=258, seed=0, n_answer=4):

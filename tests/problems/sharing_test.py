@@ -1,35 +1,27 @@
 """Rows that begin alike share a run over their beginning, in every family and with every window."""
 
-import importlib.util
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import rope_families
 from lpes_evo.errors import UnsupportedModelError
-from lpes_evo.facts import ProblemFacts
-from lpes_evo.problems import EncodedExample, ModelProblem, make_task, score_answers, sharing_is_sound
-from lpes_evo.problems import _masks as masks_module
+from lpes_evo.execution import ProblemFacts
+from lpes_evo.problems import (
+    NOTHING_ALIKE,
+    EncodedExample,
+    ModelProblem,
+    _masks as masks_module,
+    make_task,
+    pack_rows,
+    score_answers,
+    sharing_is_sound,
+)
 from lpes_evo.problems._gradient import answer_gradient
-from lpes_evo.problems._pack import pack_rows
-from lpes_evo.problems._sharing import NOTHING_ALIKE
 from lpes_evo.rope import count_layers, patch_rope, repair_frequencies
-from tests.conftest import build_llama
-
-
-def _rope_families():
-    """Load the module that builds tiny models, which lies beside the tests of the patch."""
-    name = "rope_families"
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "rope" / "rope_families.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
+from samples import build_llama
 
 WINDOW = 8
 """Tokens of a window or a chunk; all rows are several times longer."""
@@ -79,10 +71,9 @@ OTHERS = ["llama", "gpt_neox", "cohere", "falcon", "deepseek_v3"]
 
 
 def tiny(model_type, dtype=torch.float32, **changes):
-    families = _rope_families()
-    if model_type not in families.CONFIG_MAPPING:
+    if model_type not in rope_families.CONFIG_MAPPING:
         pytest.skip(f"this transformers has no {model_type}")
-    return families.tiny_model(model_type, dtype, **{**WINDOWED.get(model_type, {}), **changes})
+    return rope_families.tiny_model(model_type, dtype, **{**WINDOWED.get(model_type, {}), **changes})
 
 
 def rows_about_texts(n_texts=2, n_questions=3, n_vocabulary=64, seed=0):

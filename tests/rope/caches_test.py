@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from rope_families import tiny_model
-from rope_promises import IDS, close, logits
 from transformers import DynamicCache, LlamaModel, StaticCache
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
 from lpes_evo.rope import patch_rope
+from rope_families import tiny_model
+from rope_promises import IDS, close, logits
 
 SCALES, OTHERS = [0.8, 1.3, 1.7], [1.1, 0.9, 1.4]
 REFUSED = "filled under these scales, but it was filled"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from rope_families import tiny_model
-from rope_promises import IDS, close, logits
 from transformers import LlamaModel
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
 from lpes_evo.rope import patch_rope, rotary_layers
+from rope_families import tiny_model
+from rope_promises import IDS, close, logits
 
 dynamo = pytest.importorskip("torch._dynamo")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+
 from rope_families import model_types
 from rope_promises import PROMISES, outcome, state, table_row
 

@@ -12,7 +12,7 @@ from lpes_evo.evals._generate import generate_greedy
 from lpes_evo.problems import EncodedExample, score_answers, sharing_is_sound
 from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.rope import forget_lengths, patch_rope
-from tests.rope.rope_families import tiny_model
+from rope_families import tiny_model
 
 TYPES: dict[str, dict[str, Any]] = {
     "dynamic": {"factor": 4.0},

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from rope_families import tiny_model
-from rope_promises import IDS, close, logits, profile
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lpes_evo.errors import LpesError, ModelError, ScalesError, UnsupportedModelError
@@ -20,6 +18,8 @@ from lpes_evo.rope import (
     rotary_layers,
     unpatch_rope,
 )
+from rope_families import tiny_model
+from rope_promises import IDS, close, logits, profile
 
 
 @pytest.fixture

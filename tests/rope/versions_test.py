@@ -5,6 +5,7 @@ CI runs this file with the newest transformers and with the last 4.x, whose mode
 
 import pytest
 import transformers
+
 from rope_families import CONFIG_MAPPING
 from rope_promises import PROMISES, outcome, state
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from rope_families import tiny_model
-from rope_promises import IDS, close, logits, profile
-from wrapped_models import WRAPPERS, adapted, on_two_devices, prompt_tuned, wrapped_and_plain
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.models import weights_hash
@@ -23,6 +20,9 @@ from lpes_evo.rope import (
     unpatch_rope,
     unwrapped_model,
 )
+from rope_families import tiny_model
+from rope_promises import IDS, close, logits, profile
+from wrapped_models import WRAPPERS, adapted, on_two_devices, prompt_tuned, wrapped_and_plain
 
 
 @pytest.mark.parametrize("name", WRAPPERS)

@@ -11,14 +11,13 @@ import sys
 import pytest
 
 from lpes_evo.errors import JournalError, StorageError
-from lpes_evo.folder import WorkFolder
-from lpes_evo.journal import Journal
+from lpes_evo.storage import Journal, WorkFolder
 
 HOLD = """
 import sys
 from pathlib import Path
-from lpes_evo.folder import WorkFolder
-from lpes_evo.journal import Journal
+from lpes_evo.storage import WorkFolder
+from lpes_evo.storage import Journal
 with WorkFolder(Path(sys.argv[1])).locked(), Journal(Path(sys.argv[1]) / "j.jsonl", {"format": "test"}):
     print("held", flush=True)
     sys.stdin.read()

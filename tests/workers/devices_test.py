@@ -3,8 +3,7 @@ import os
 import pytest
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.workers import Device, DevicePool, parse_devices
-from lpes_evo.workers import _devices as devices_module
+from lpes_evo.workers import Device, DevicePool, _devices as devices_module, parse_devices
 
 
 @pytest.fixture(autouse=True)

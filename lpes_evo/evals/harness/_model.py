@@ -14,12 +14,11 @@ import numpy.typing as npt
 from lm_eval.models.huggingface import HFLM
 from lm_eval.utils import simple_parse_args_string
 
-from lpes_evo._files import to_json
 from lpes_evo.errors import ConfigError, ModelError, ScalesError
 from lpes_evo.models import LoadedModel, load_model, weights_hash
-from lpes_evo.provenance import package_versions
 from lpes_evo.rope import forget_lengths, patch_rope
 from lpes_evo.scales import check_scales, load_scales
+from lpes_evo.storage import package_versions, to_json
 
 _LOADING = ("revision", "dtype", "device", "attention", "trust_remote_code")
 _PASSED_ON = (

@@ -2,8 +2,7 @@
 
 import importlib.util
 
-from lpes_evo._extras import install_command
-from lpes_evo.errors import ConfigError, TaskError
+from lpes_evo.errors import ConfigError, TaskError, install_command
 
 HARNESS_TASKS = ("mmlu", "ceval-valid")
 """Tasks of the harness that go by their own name; any other is named with the prefix ``lm:``."""

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from lpes_evo._files import to_json
-from lpes_evo._randomness import isolated_random
 from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evals.harness._load import check_tasks, load_tasks
 from lpes_evo.evals.harness._names import harness_name, require_harness
 from lpes_evo.evals.harness._score import HarnessScore, SubjectScore, macro_average, score_subject
 from lpes_evo.models import LoadedModel
+from lpes_evo.search import isolated_random
+from lpes_evo.storage import to_json
 
 
 def run_harness(

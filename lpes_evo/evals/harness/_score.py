@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpes_evo.problems import mean_interval, wilson_interval
+from lpes_evo.statistics import mean_interval, wilson_interval
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from lpes_evo.evals._data import optional_module
+from lpes_evo.evals import optional_module
 from lpes_evo.evals.metrics._subspan import normalize_answer
 
 

@@ -9,8 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._data import Record, choose, find_file, load_hub, read_records
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals import (
+    DataRequest,
+    EvalExample,
+    EvalTask,
+    Record,
+    choose,
+    find_file,
+    load_hub,
+    read_records,
+)
 from lpes_evo.evals.metrics import (
     answer_letters,
     code_output,

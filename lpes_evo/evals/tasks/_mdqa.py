@@ -8,11 +8,18 @@ from functools import partial
 from pathlib import Path
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._data import Record, choose, find_file, find_files, read_records
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals import (
+    DataRequest,
+    EvalExample,
+    EvalTask,
+    Record,
+    choose,
+    find_file,
+    find_files,
+    read_records,
+)
 from lpes_evo.evals.metrics import best_subspan_match, normalize_answer
-from lpes_evo.problems._draws import Draws
-from lpes_evo.problems._task import check_count, check_draw, slot_of
+from lpes_evo.problems import Draws, check_count, check_draw, slot_of
 
 _HEAD = (
     "Write a high-quality answer for the given question using only the provided search results (some of which might "

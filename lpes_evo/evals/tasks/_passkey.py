@@ -1,11 +1,9 @@
 """Passkey retrieval (https://arxiv.org/abs/2305.16300): a number hidden in filler text."""
 
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals import DataRequest, EvalExample, EvalTask
 from lpes_evo.evals.metrics import contains_value
 from lpes_evo.evals.tasks._retrieval import DRAWN_PER_POSITION
-from lpes_evo.problems._draws import Draws
-from lpes_evo.problems._needle import FILLER, MAX_FILLER
-from lpes_evo.problems._task import check_count, check_draw, slot_of
+from lpes_evo.problems import FILLER, MAX_FILLER, Draws, check_count, check_draw, slot_of
 
 _HEAD = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you about "

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals._data import choose, find_files
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
-from lpes_evo.problems._task import check_count
+from lpes_evo.evals import DataRequest, EvalExample, EvalTask, choose, find_files
+from lpes_evo.problems import check_count
 
 _WORD = re.compile(r"\S+")
 

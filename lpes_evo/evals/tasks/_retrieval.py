@@ -4,13 +4,9 @@ import re
 from abc import abstractmethod
 from pathlib import Path
 
-from lpes_evo.evals._data import find_files, read_records
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
+from lpes_evo.evals import DataRequest, EvalExample, EvalTask, find_files, read_records
 from lpes_evo.evals.metrics import contains_value
-from lpes_evo.problems._key_value import KeyValueTask
-from lpes_evo.problems._needle import NeedleTask
-from lpes_evo.problems._recall import RecallTask
-from lpes_evo.problems._task import Example, Task, check_count
+from lpes_evo.problems import Example, KeyValueTask, NeedleTask, RecallTask, Task, check_count
 
 DRAWN_PER_POSITION = 100
 """Examples at each position of a task that draws them, where no limit is given."""

@@ -1,0 +1,2 @@
+from ._report import run_bench as run_bench
+from ._table import print_bench as print_bench

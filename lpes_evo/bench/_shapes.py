@@ -1,0 +1,159 @@
+"""Models of random weights in the shape of published ones, whose cost can be measured without a download."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from lpes_evo.accelerators import device_kind, is_gpu
+from lpes_evo.errors import ModelError
+
+PREFIX = "shape:"
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2.5-7b": {
+        "model_type": "qwen2",
+        "num_hidden_layers": 28,
+        "hidden_size": 3584,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "vocab_size": 152064,
+        "max_position_embeddings": 32768,
+        "rope_theta": 1e6,
+        "rms_norm_eps": 1e-6,
+    },
+    "vicuna-7b": {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "intermediate_size": 11008,
+        "vocab_size": 32000,
+        "max_position_embeddings": 4096,
+        "rope_theta": 1e4,
+        "rms_norm_eps": 1e-5,
+    },
+    "tiny": {
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 128,
+        "vocab_size": 512,
+        "max_position_embeddings": 1024,
+        "rope_theta": 1e4,
+        "rms_norm_eps": 1e-6,
+    },
+}
+"""Fields of the config.json of Qwen/Qwen2.5-7B-Instruct and lmsys/vicuna-7b-v1.5, and of one for tests."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A published model, or a part of it, without its weights.
+
+    A part has the first layers, and the same share of the vocabulary: embedding and output layer then weigh as much
+    beside the layers as in the whole model, and so a ratio of times is not hidden behind them.
+
+    Attributes:
+        name: The text that names it, such as ``shape:vicuna-7b:layers=2``.
+        config: Fields of its config.json.
+        n_layers: Its decoder layers.
+        of_layers: Decoder layers of the whole model.
+    """
+
+    name: str
+    config: dict[str, Any]
+    n_layers: int
+    of_layers: int
+
+    @classmethod
+    def of(cls, name: str) -> "Shape":
+        """Return the shape of a name.
+
+        Args:
+            name: One of `shape_names`, and ``:layers=N`` behind it for the first ``N`` layers alone.
+
+        Raises:
+            ModelError: The shape is unknown, or it has no such number of layers.
+        """
+        whole, colon, part = name.removeprefix(PREFIX).partition(":")
+        if whole not in _SHAPES:
+            raise ModelError(f"Expected one of the shapes {', '.join(shape_names())}, but got {name!r:.80}.")
+        config = _SHAPES[whole]
+        of_layers = n_layers = config["num_hidden_layers"]
+        if colon:
+            # The length keeps int() from numbers that it refuses.
+            given = re.fullmatch(r"layers=([0-9]{1,9})", part)
+            n_layers = int(given[1]) if given else 0
+            if not 1 <= n_layers <= of_layers:
+                raise ModelError(
+                    f"Expected {PREFIX}{whole}, or {PREFIX}{whole}:layers=N with N from 1 to {of_layers}, but got "
+                    f"{name!r:.80}."
+                )
+        vocabulary = round(config["vocab_size"] * n_layers / of_layers)
+        return cls(
+            name, {**config, "num_hidden_layers": n_layers, "vocab_size": vocabulary}, n_layers, of_layers
+        )
+
+
+def shape_names() -> tuple[str, ...]:
+    """Return the names of the shapes, such as ``shape:vicuna-7b``."""
+    return tuple(PREFIX + name for name in _SHAPES)
+
+
+def random_model(shape: Shape, dtype: str, device: str) -> Any:
+    """Return a model of random weights, the same every time on one kind of device.
+
+    Args:
+        shape: Its sizes.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: ``cpu``, ``cuda:N`` or ``mps``.
+
+    Returns:
+        The model, in evaluation mode and its weights frozen.
+
+    Raises:
+        ModelError: The device has no room for its weights.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from lpes_evo.rope import check_frequencies, repair_frequencies
+
+    config = AutoConfig.for_model(**shape.config, tie_word_embeddings=False)
+    kind = getattr(torch, dtype)
+    with torch.device("meta"):
+        n_bytes = kind.itemsize * sum(
+            weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
+        )
+    room = _room(device)
+    if n_bytes > room:
+        raise ModelError(
+            f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
+            f"{room / 2**30:.1f} GiB. Take fewer layers by :layers=N behind the name, or another device."
+        )
+    # The random state of Apple's GPU cannot be set back as that of others, so weights are drawn on the CPU there.
+    drawn_on = "cpu" if device_kind(device) == "mps" else device
+    on_gpu = [torch.device(device)] if device_kind(drawn_on) == "cuda" else []
+    with torch.random.fork_rng(devices=on_gpu), torch.device(drawn_on):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, dtype=kind)
+    model.eval().requires_grad_(False).to(device)
+    repair_frequencies(model)
+    check_frequencies(model)
+    return model
+
+
+def _room(device: str) -> int:
+    """Return the bytes that are free on a GPU, or the memory of the machine."""
+    import torch
+
+    if device_kind(device) == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if is_gpu(device):
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

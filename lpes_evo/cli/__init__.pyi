@@ -1,0 +1,1 @@
+from ._main import app as app, main as main

@@ -1,0 +1,5 @@
+"""Settings of a run: checked values, defaults that are ours, presets."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

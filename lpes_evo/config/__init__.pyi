@@ -1,0 +1,14 @@
+from ._run_config import (
+    CurveSettings as CurveSettings,
+    ModelSettings as ModelSettings,
+    RunConfig as RunConfig,
+    SearchSettings as SearchSettings,
+    StartCurve as StartCurve,
+    load_config as load_config,
+)
+from ._settings import (
+    Settings as Settings,
+    hash_values as hash_values,
+    settings_from as settings_from,
+    settings_hash as settings_hash,
+)

@@ -1,0 +1,114 @@
+"""The base of all settings: checked values, and one clear line for whatever is wrong with them."""
+
+import hashlib
+from collections.abc import Set
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lpes_evo.errors import ConfigError
+from lpes_evo.storage import to_json
+
+_Kind = TypeVar("_Kind", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, unknown keys refused, one clear `ConfigError` for whatever is wrong."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    ADDED: ClassVar[frozenset[str]] = frozenset()
+    """Fields that a later version added: left out of the hash at their default, so that older folders keep theirs."""
+
+    def __init__(self, **values: Any) -> None:
+        """Check the values.
+
+        Args:
+            **values: One value for each field that shall differ from its default.
+
+        Raises:
+            ConfigError: A key is unknown or a value is not valid.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _explain(error, type(self)) from None
+
+
+def settings_from(file: Path, kind: type[_Kind], values: dict[str, Any]) -> _Kind:
+    """Return the settings that a file holds.
+
+    Args:
+        file: The file, for messages.
+        kind: Class of the settings.
+        values: What the file holds.
+
+    Raises:
+        ConfigError: A key is unknown or a value is not valid; the message names the file.
+    """
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def settings_hash(settings: Settings, *, exclude: Set[str] = frozenset()) -> str:
+    """Return the SHA-256 of settings, by which a folder knows its configuration again.
+
+    Args:
+        settings: The settings.
+        exclude: Fields to leave out.
+    """
+    values = _known_before(settings)
+    kept = {name: value for name, value in values.items() if name not in exclude}
+    return hash_values(kept)
+
+
+def hash_values(values: Any) -> str:
+    """Return the SHA-256 of values as JSON."""
+    return hashlib.sha256(to_json(values).encode()).hexdigest()
+
+
+def _known_before(settings: Settings) -> dict[str, Any]:
+    """Return the values as JSON has them, without added ones at their default."""
+    values = settings.model_dump(mode="json")
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name in settings.ADDED and value == field.get_default(call_default_factory=True):
+            del values[name]
+        elif isinstance(value, Settings):
+            values[name] = _known_before(value)
+    return values
+
+
+def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsError":
+    """Say in one line what was expected, what came and what may be given instead."""
+    first = error.errors(include_url=False)[0]
+    nested = first.get("ctx", {}).get("error")
+    place = ".".join(str(part) for part in first["loc"])
+    if isinstance(nested, _SettingsError):
+        return _SettingsError(nested.template, f"{place}.{nested.place}".rstrip("."))
+    if nested is not None:
+        return _SettingsError(f"Expected other values under the configuration key PLACE: {nested}.", place)
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(settings.model_fields)
+        return _SettingsError(
+            f"Expected a known configuration key, but got 'PLACE'. Known keys there: {known}.", place
+        )
+    reason = first["msg"][0].lower() + first["msg"][1:]
+    came = repr(first["input"])[:60]
+    return _SettingsError(
+        f"Expected a valid value for the configuration key PLACE, but got {came}: {reason}.", place
+    )
+
+
+class _SettingsError(ConfigError):
+    """A `ConfigError` that settings around it can complete with where they hold the wrong part."""
+
+    def __init__(self, template: str, place: str) -> None:
+        # A rule about several values of the outermost settings has no key of its own.
+        shown = template if place else template.replace(" under the configuration key PLACE", "")
+        super().__init__(shown.replace("PLACE", place))
+        self.template = template
+        self.place = place

@@ -1,0 +1,32 @@
+from ._arms import Arm as Arm, LpesArm as LpesArm, UntouchedArm as UntouchedArm, make_arms as make_arms
+from ._compare import compare_evaluations as compare_evaluations
+from ._config import EvalConfig as EvalConfig
+from ._data import (
+    Record as Record,
+    choose as choose,
+    find_file as find_file,
+    find_files as find_files,
+    is_folder as is_folder,
+    load_hub as load_hub,
+    optional_module as optional_module,
+    read_records as read_records,
+)
+from ._folder import EvalFolder as EvalFolder
+from ._progress import make_eval_reporter as make_eval_reporter
+from ._registry import (
+    eval_task_names as eval_task_names,
+    make_eval_task as make_eval_task,
+    register_task as register_task,
+)
+from ._results import EvalResults as EvalResults, load_results as load_results
+from ._run import run_evaluation as run_evaluation
+from ._table import (
+    csv_table as csv_table,
+    difference_text as difference_text,
+    markdown_table as markdown_table,
+    p_text as p_text,
+    print_results as print_results,
+)
+from ._target import EvalTarget as EvalTarget, answer_batch as answer_batch
+from ._task import DataRequest as DataRequest, EvalExample as EvalExample, EvalTask as EvalTask
+from .predictions import score_predictions as score_predictions

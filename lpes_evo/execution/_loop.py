@@ -1,0 +1,298 @@
+"""The loop of a search: ask, evaluate, keep, tell."""
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NoReturn
+
+import numpy as np
+from pydantic import Field
+
+from lpes_evo.errors import ConfigError, EvaluationError, JournalError
+from lpes_evo.execution._evaluator import Evaluator
+from lpes_evo.operators import BezierGenome
+from lpes_evo.reporting import Reporter
+from lpes_evo.search import Evaluation, EvaluationRecord, GradientProbe, Search
+from lpes_evo.storage import Journal
+
+JOURNAL_FORMAT = "lpes-evo/journal"
+"""What the header of the journal of a search has under ``format``."""
+
+
+Coordinate = Annotated[float, Field(ge=-1e6, le=1e6)]
+"""A layer or a scale; larger numbers draw no curve."""
+
+
+class SearchLine(EvaluationRecord):
+    """A line of the journal of a search.
+
+    Attributes:
+        key: The key of the genome, or another one for a failure that answers nothing.
+        control_points: Its control points as (layer, scale).
+    """
+
+    WHAT: ClassVar[str] = "a line of the journal of a search"
+
+    key: str
+    control_points: Annotated[tuple[tuple[Coordinate, Coordinate], ...], Field(min_length=1)]
+
+    @classmethod
+    def read(cls, record: dict[str, Any], path: Path) -> "SearchLine":
+        """Check a record of a journal.
+
+        Args:
+            record: The record.
+            path: The journal it stands in, for messages.
+
+        Raises:
+            JournalError: It is no valid evaluation of a curve; the message names file and key.
+        """
+        return cls.of(record, f"the line of key {str(record.get('key'))[:80]!r} in {path}")
+
+
+def drive(
+    search: Search, evaluator: Evaluator, journal: Journal | None = None, reporter: Reporter | None = None
+) -> None:
+    """Ask, evaluate and tell until the search stops.
+
+    Candidates are dealt out as workers come free, and kept as they are finished; the search is told in the order in
+    which it asked. A failure is told once the success of a later candidate is known, or nothing else is on its way. It
+    is kept as the answer to its genome once a later one of its kind has succeeded, or the search has ended; gradients
+    are one kind, full evaluations the other. Failures that stop the run are kept beside the others and answer nothing,
+    so that a resumed run, its cause mended, tries them again.
+
+    Args:
+        search: The search.
+        evaluator: Evaluates genomes.
+        journal: Answers known genomes and keeps new evaluations.
+        reporter: Hears how the work goes.
+
+    Raises:
+        ConfigError: Search and evaluator have different spaces.
+        EvaluationError: ``max_failures`` evaluations of a kind failed in a row, in the order in which their genomes
+            were asked for, all of a generation without a survivor, or every gradient of the search.
+        JournalError: The journal holds an evaluation that is not valid.
+        StorageError: The journal cannot be written.
+    """
+    if search.space != evaluator.space:
+        raise ConfigError(
+            f"Expected search and evaluator to have one space, but got {search.space} and {evaluator.space}. Make both "
+            "with the same one."
+        )
+    _Drive(search, evaluator, journal, reporter if reporter is not None else Reporter()).run()
+
+
+@dataclass
+class _Entry:
+    """A genome that was asked for, and its evaluation once there is one.
+
+    Attributes:
+        is_kept: Whether the evaluation is in the journal.
+    """
+
+    genome: BezierGenome
+    generation: int
+    evaluation: Evaluation | None = None
+    is_kept: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.evaluation is not None and self.evaluation.status == "failed"
+
+    @property
+    def is_probe(self) -> bool:
+        return isinstance(self.genome, GradientProbe)
+
+
+class _Drive:
+    """The state of the loop: what was asked for and is not yet told."""
+
+    def __init__(
+        self, search: Search, evaluator: Evaluator, journal: Journal | None, reporter: Reporter
+    ) -> None:
+        self._search = search
+        self._evaluator = evaluator
+        self._journal = journal
+        self._reporter = reporter
+        self._line: deque[_Entry] = deque()
+        self._groups: dict[int, list[_Entry]] = {}
+        self._n_asked = 0
+        self._n_logged = 0
+        # Those of a kind that were told and have failed since the last success.
+        self._failed: dict[bool, list[_Entry]] = {False: [], True: []}
+        self._has_gradients = False
+        self._best: float | None = None
+
+    def run(self) -> None:
+        """Run to the end of the search."""
+        self._reporter.begin(self._search.settings.max_evaluations)
+        while True:
+            self._ask()
+            if self._groups:
+                self._collect()
+            self._tell()
+            if not self._line and not self._search.can_ask():
+                self._end()
+                return
+
+    def _ask(self) -> None:
+        """Take all genomes that the search gives by now; known ones are answered at once."""
+        # Which candidates a steady-state search gives at once depends on what is finished, and candidates that share a
+        # forward pass must not: there, each has its own.
+        is_steady = self._search.settings.algorithm == "steady-state"
+        size = 1 if is_steady else self._evaluator.n_candidates
+        while self._search.can_ask():
+            genomes = self._search.ask(size)
+            reference = self._search.reference()
+            entries = [_Entry(genome, self._search.generation) for genome in genomes]
+            self._line.extend(entries)
+            together = 1 if entries and entries[0].is_probe else size
+            for start in range(0, len(entries), together):
+                self._begin(entries[start : start + together], reference)
+            self._tell()
+
+    def _begin(self, entries: list[_Entry], reference: tuple[float, ...] | None) -> None:
+        """Put a group on its way unless the journal knows all of it.
+
+        A group that is known in part is scored whole, so that its forward passes have the shape they always had.
+        """
+        first, self._n_asked = self._n_asked, self._n_asked + len(entries)
+        known = [self._recorded(entry.genome) for entry in entries]
+        for entry, evaluation in zip(entries, known, strict=True):
+            if evaluation is not None:
+                self._take(entry, evaluation, fresh=False)
+        if None in known:
+            labels = [f"candidate {first + index}" for index in range(len(entries))]
+            number = self._evaluator.submit([entry.genome for entry in entries], reference, labels)
+            self._groups[number] = entries
+
+    def _collect(self) -> None:
+        """Wait for a group and keep what is new of it."""
+        number, evaluations = self._evaluator.wait()
+        for entry, evaluation in zip(self._groups.pop(number), evaluations, strict=True):
+            if entry.evaluation is None:
+                self._take(entry, evaluation, fresh=True)
+
+    def _take(self, entry: _Entry, evaluation: Evaluation, *, fresh: bool) -> None:
+        entry.evaluation, entry.is_kept = evaluation, not fresh
+        if evaluation.status == "ok":
+            self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
+        self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
+        if not entry.has_failed:
+            self._keep(entry, entry.genome.key)
+
+    def _tell(self) -> None:
+        """Tell the search what is finished, in the order it asked; failures only once they are final."""
+        while self._line and self._line[0].evaluation is not None:
+            failed = list(itertools.takewhile(lambda entry: entry.has_failed, self._line))
+            if failed and not self._are_final(failed):
+                break
+            told = failed or [self._line[0]]
+            kind = told[0].is_probe
+            if failed:
+                self._failed[kind] += failed
+            else:
+                self._settle(kind)
+                self._has_gradients |= kind
+            for entry in told:
+                self._line.popleft()
+                if entry.evaluation is not None:
+                    self._search.tell([entry.evaluation])
+        for record in self._search.logbook[self._n_logged :]:
+            self._reporter.generation(record)
+        self._n_logged = len(self._search.logbook)
+
+    def _are_final(self, failed: Sequence[_Entry]) -> bool:
+        """Return whether the failures at the head of the line are final.
+
+        Raises:
+            EvaluationError: They are one too many, or nothing has succeeded and nothing else is on its way.
+        """
+        is_idle = not self._groups and not self._search.can_ask()
+        n_in_a_row = len(self._failed[failed[0].is_probe]) + len(failed)
+        if n_in_a_row >= self._search.settings.max_failures or (is_idle and self._best is None):
+            self._give_up(n_in_a_row, failed[-1])
+        return is_idle or (len(failed) < len(self._line) and self._line[len(failed)].evaluation is not None)
+
+    def _settle(self, kind: bool) -> None:
+        """Keep the failures of a kind as what came of their genomes."""
+        for entry in self._failed[kind]:
+            self._keep(entry, entry.genome.key)
+        self._failed[kind] = []
+
+    def _end(self) -> None:
+        """Keep the last failures.
+
+        Raises:
+            EvaluationError: Not one gradient of the search has succeeded, so that its result is that of another search.
+        """
+        if self._failed[True] and not self._has_gradients:
+            self._give_up(len(self._failed[True]), self._failed[True][-1])
+        for kind in (False, True):
+            self._settle(kind)
+
+    def _give_up(self, n_in_a_row: int, last: _Entry) -> NoReturn:
+        """Keep the open failures where they answer nothing, and stop the run."""
+        for entry in (*self._failed[False], *self._failed[True], *self._line):
+            if entry.has_failed:
+                number = 0 if self._journal is None else len(self._journal)
+                self._keep(entry, f"failed {number}: {entry.genome.key}")
+        traceback = (last.evaluation.error if last.evaluation is not None else None) or ""
+        where = (
+            f"Its traceback:\n{traceback.strip()}"
+            if self._journal is None
+            else "Their tracebacks are in the journal; mend the cause and go on with --resume."
+        )
+        raise EvaluationError(
+            f"Expected evaluations to succeed, but {n_in_a_row} in a row failed, the last with: "
+            f"{_reason(traceback)}. {where}"
+        )
+
+    def _keep(self, entry: _Entry, key: str) -> None:
+        """Write an evaluation to the journal, unless it is there."""
+        if self._journal is not None and entry.evaluation is not None and not entry.is_kept:
+            self._journal.append(key, {"control_points": _points(entry.genome), **entry.evaluation.to_json()})
+        entry.is_kept = True
+
+    def _recorded(self, genome: BezierGenome) -> Evaluation | None:
+        """Return what the journal knows of a genome."""
+        record = self._journal.get(genome.key) if self._journal is not None else None
+        if self._journal is None or record is None:
+            return None
+        line = SearchLine.read(record, self._journal.path)
+        evaluation = line.evaluation
+        if line.control_points != tuple(genome):
+            raise JournalError(
+                f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
+                f"{list(line.control_points)!r:.80}. The journal was edited; restore it or start a new run."
+            )
+        n_examples, n_layers = len(self._evaluator.facts.example_ids), self._search.space.n_layers
+        if evaluation.status == "ok":
+            fits = len(evaluation.scores) == n_examples
+        else:
+            fits = all(number < n_examples for number in evaluation.scored)
+        if not fits:
+            raise JournalError(
+                f"Expected scores of the {n_examples} examples under key {record['key']!r:.80} in "
+                f"{self._journal.path}, but got others. The journal was edited; restore it or start a new run."
+            )
+        wanted = n_layers if isinstance(genome, GradientProbe) and evaluation.status != "failed" else 0
+        if len(evaluation.gradient) != wanted:
+            raise JournalError(
+                f"Expected a gradient of {wanted} numbers under key {record['key']!r:.80} in {self._journal.path}, but "
+                f"got {len(evaluation.gradient)}. The journal was edited; restore it or start a new run."
+            )
+        return evaluation
+
+
+def _reason(traceback: str) -> str:
+    """Return the line of a traceback that names the exception; its text can have more lines."""
+    *_, last = traceback.strip().split("Traceback (most recent call last):\n")
+    named = [line for line in last.splitlines() if line and not line.startswith(" ")]
+    return "".join(named[:1]).rstrip(".")
+
+
+def _points(genome: Sequence[tuple[float, float]]) -> list[list[float]]:
+    return [list(point) for point in genome]

@@ -1,0 +1,92 @@
+# ruff: noqa: TID253
+"""Attention under several rotary bases, mixed by routers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from lpes_evo.methods.moice._routers import Routers
+from lpes_evo.methods.takeover import (
+    Applied,
+    AttentionCall,
+    RotaryCall,
+    base_variants,
+    check_describes,
+    unrotated_attention,
+)
+from lpes_evo.rope import find_structure
+
+__all__ = ["expert_weights", "mixed_experts"]
+
+
+def expert_weights(probabilities: torch.Tensor, top_k: int) -> torch.Tensor:
+    """Return the weights of the experts: the largest probabilities, made to sum to 1, and zeros.
+
+    Args:
+        probabilities: ``(..., n_experts)``.
+        top_k: How many are kept.
+
+    Returns:
+        ``(..., n_experts)``.
+    """
+    kept, indices = probabilities.topk(top_k, dim=-1)
+    return torch.zeros_like(probabilities).scatter(-1, indices, kept / kept.sum(dim=-1, keepdim=True))
+
+
+@contextmanager
+def mixed_experts(
+    model: Any,
+    routers: Routers,
+    applied: Applied,
+    *,
+    top_k: int,
+    seen: dict[int, torch.Tensor] | None = None,
+) -> Iterator[None]:
+    """Let every layer of a model mix its attention over the bases of routers, for the length of a block.
+
+    Args:
+        model: The model.
+        routers: The routers; gradients flow into them where they are wanted.
+        applied: Tells where prompts end.
+        top_k: Experts that count for a token.
+        seen: Filled with the probabilities of each layer's experts, ``(batch, heads, length, n_experts)``; ``None``
+            where nobody asks.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UnsupportedModelError: The model's attention cannot be taken over, or its rotary modules cannot be made anew.
+        ModelError: Another method is in force.
+    """
+    check_describes(model, "moice", any_static_type=True)
+    variants = {
+        module: base_variants(module, routers.facts.bases) for module in find_structure(model).rotary_modules
+    }
+
+    def make_tables(call: RotaryCall) -> tuple[torch.Tensor, torch.Tensor]:
+        tables = [call.tables(call.forward.key_positions, module) for module in variants[call.module]]
+        return torch.stack([cosines for cosines, _ in tables]), torch.stack([sines for _, sines in tables])
+
+    def attend(call: AttentionCall) -> torch.Tensor:
+        cosines, sines = (table[:, :, None] for table in call.tables)
+        router_query = call.rotate_query(cosines[0], sines[0])
+        probabilities = routers.of(call.layer)(router_query)
+        if seen is not None:
+            seen[call.layer] = probabilities
+        weights = expert_weights(probabilities, top_k).transpose(1, 2)
+
+        def part(expert: int) -> torch.Tensor:
+            query = router_query if expert == 0 else call.rotate_query(cosines[expert], sines[expert])
+            output = call.run(query, call.rotate_key(cosines[expert], sines[expert]))
+            return weights[..., expert, None].to(output.dtype) * output
+
+        return functools.reduce(torch.add, map(part, range(len(cosines))))
+
+    with unrotated_attention(model, applied, make_tables, attend):
+        yield

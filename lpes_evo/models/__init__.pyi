@@ -1,0 +1,9 @@
+from ._model import (
+    LoadedModel as LoadedModel,
+    device_name as device_name,
+    load_model as load_model,
+    resolve_device as resolve_device,
+    resolve_dtype as resolve_dtype,
+    smollm2_file as smollm2_file,
+    weights_hash as weights_hash,
+)

@@ -1,0 +1,237 @@
+"""Reading a model's files with transformers: every fault is one line, and no weight is made up."""
+
+import logging
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from lpes_evo.errors import ModelError
+from lpes_evo.models._gguf import check_rope, read_rope, take_rope
+
+ROPE_NOTE = "_lpes_rope_note"
+"""Attribute of a model that says which rotary parameters were put into its config."""
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")
+NO_PICKLES = (
+    "Pickles (.bin, .pt) are never read, since they can run code. Convert them to safetensors with "
+    "model.save_pretrained."
+)
+
+
+def check_folder(path: Path) -> None:
+    """Check that a model folder has all parts, since transformers makes some up and complains of others at length.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        ModelError: The config, the weights as safetensors, or the tokenizer is missing.
+    """
+    if not (path / "config.json").is_file():
+        raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
+    if not any(path.glob("*.safetensors")):
+        pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
+        found = f"only {pickles[0]}. {NO_PICKLES}" if pickles else "it has no weights. Check the path."
+        raise ModelError(f"Expected weights as .safetensors files in {path}, but found {found}")
+    if not any(next(path.glob(pattern), None) for pattern in TOKENIZER_FILES):
+        raise ModelError(
+            f"Expected a tokenizer (tokenizer.json or the like) in {path}, but it has none. Save the model's "
+            "tokenizer there with tokenizer.save_pretrained."
+        )
+
+
+def refuse_revision(name: str, revision: str) -> NoReturn:
+    """Refuse a revision of what is on this disk.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(
+        f"Expected a revision only with a hub id, but got revision {revision!r} with {name!r}, which is on this disk. "
+        "Leave the revision out."
+    )
+
+
+def read_model(
+    source: str, name: str, options: dict[str, Any], model_options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Read a model and its tokenizer.
+
+    Args:
+        source: Folder or hub id.
+        name: What the user asked for, for messages.
+        options: Options of transformers for every part; ``local_files_only`` tells a folder from a hub id.
+        model_options: Options of transformers for the model.
+
+    Returns:
+        The model and its tokenizer.
+
+    Raises:
+        ModelError: A part cannot be read, a package is missing, the weights are not those of the config, or a GGUF file
+            says something of its rotation that transformers cannot take over, see `take_rope`.
+        UnsupportedModelError: A GGUF file is of an architecture without rotary embedding.
+    """
+    import transformers
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    if "gguf_file" in options:
+        if hasattr(transformers, "GgufConfig"):
+            # Newer versions leave the weights packed where they can, and would unpack them in every forward pass.
+            model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    else:
+        model_options["use_safetensors"] = True
+    is_cached_only = "local_files_only" not in options and not hub_has_address()
+    if is_cached_only:
+        options["local_files_only"] = True
+    with quiet():
+        # The smallest part first: it tells a wrong name or a damaged config from other faults.
+        config = _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
+        note, rope = None, None
+        if "gguf_file" in options:
+            rope = read_rope(Path(source) / options["gguf_file"])
+            note = take_rope(config, rope)
+            model_options["config"] = config
+        tokenizer = _part(
+            "tokenizer", name, is_cached_only, lambda: AutoTokenizer.from_pretrained(source, **options)
+        )
+        model, found = _part(
+            "weights",
+            name,
+            is_cached_only,
+            lambda: AutoModelForCausalLM.from_pretrained(
+                # Weights of a wrong shape are refused below, by name.
+                source,
+                **options,
+                **model_options,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            ),
+        )
+    _check_weights(model, found, name)
+    if rope is not None:
+        check_rope(model, rope)
+    setattr(model, ROPE_NOTE, note)
+    return model, tokenizer
+
+
+def read_tokenizer(source: str, name: str, options: dict[str, Any]) -> Any:
+    """Read a tokenizer alone.
+
+    Args:
+        source: Folder or hub id.
+        name: What the user asked for, for messages.
+        options: Options of transformers.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        ModelError: It cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    with quiet():
+        return _part("tokenizer", name, False, lambda: AutoTokenizer.from_pretrained(source, **options))
+
+
+def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -> Any:
+    """Return what ``load`` returns, or raise `ModelError` with the part of the model that failed."""
+    try:
+        return load()
+    except ImportError as error:
+        raise ModelError(
+            f"Loading the {part} of {name!r} needs a package that is missing: {one_line(error)}"
+        ) from error
+    except Exception as error:
+        # Transformers and the hub client raise many unrelated types for a wrong name, no network, a damaged
+        # file or an unknown architecture.
+        reason = one_line(error)
+        if isinstance(error, OSError) and is_cached_only:
+            reason = (
+                "the hub cannot be reached and its files are not in the cache. Connect, or name a folder."
+            )
+        if (
+            isinstance(error, OSError)
+            and part == "weights"
+            and (is_cached_only or "safetensors" in str(error))
+        ):
+            place = " in the cache, and the hub cannot be reached" if is_cached_only else ""
+            reason = f"no safetensors file was found{place}. {NO_PICKLES}"
+        raise ModelError(
+            f"Expected a causal language model at {name!r} (hub id, folder, .gguf file or 'tiny'), but "
+            f"loading failed at its {part}: {reason}"
+        ) from error
+
+
+def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
+    """Refuse weights that were not in the files, which transformers replaces by random numbers."""
+    names = [weight for weight, _ in model.named_parameters()]
+    decoder = {prefix for prefix, layer, _ in (weight.partition(".layers.") for weight in names) if layer}
+    # Some checkpoints carry heads that the model has no use for, but none has decoder layers to spare.
+    spare = [
+        weight
+        for weight in found["unexpected_keys"]
+        if weight.partition(".layers.")[0] in decoder
+        and not any(known.startswith(_layer_of(weight)) for known in names)
+    ]
+    # The tuples also hold both shapes.
+    wrong = [weight if isinstance(weight, str) else weight[0] for weight in found["mismatched_keys"]]
+    for fault, weights in (
+        ("are not in its files", found["missing_keys"]),
+        ("have another shape in its files", wrong),
+        ("of its files belong to layers that its config leaves out", spare),
+    ):
+        if weights:
+            raise ModelError(
+                f"Expected the files of {name!r} to hold the weights that its config asks for, but {len(weights)} "
+                f"{fault}, first {min(weights)}. The files are incomplete or belong to another config.json."
+            )
+
+
+def _layer_of(weight: str) -> str:
+    """Return the name of a weight up to and with the number of its layer."""
+    prefix, layers, rest = weight.partition(".layers.")
+    return f"{prefix}{layers}{rest.partition('.')[0]}."
+
+
+def hub_has_address() -> bool:
+    """Return whether the hub may be reached; without a network its client would try for half a minute."""
+    from huggingface_hub import constants
+
+    if urllib.request.getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the hub client from logging every retry, and transformers from logging tables of weights.
+
+    Transformers also lists the weights that it would not split over several GPUs, which nobody asked it to do.
+    """
+    names = ("huggingface_hub", "transformers.modeling_utils", "transformers.distributed.tensor_parallel")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error on one line of at most 300 characters."""
+    text = " ".join(str(error).split())
+    if not text or isinstance(error, LookupError):
+        # The text of these is a mere value, such as the name of an activation that the config asks for.
+        text = f"{type(error).__name__} {text}, perhaps a value of its config.json that transformers does not know"
+    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,1 @@
+from ._write import Page as Page, write_page as write_page

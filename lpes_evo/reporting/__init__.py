@@ -1,0 +1,5 @@
+"""What people see while a command works: consoles, progress, and the style of all pictures."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,26 @@
+from ._estimate import estimate_run as estimate_run
+from ._folder import RunFolder as RunFolder
+from ._job import (
+    JobFacts as JobFacts,
+    JobSpec as JobSpec,
+    describe as describe,
+    draw_examples as draw_examples,
+    search_problem as search_problem,
+)
+from ._pictures import (
+    STYLES as STYLES,
+    plot_curve as plot_curve,
+    plot_positions as plot_positions,
+    series_styles as series_styles,
+)
+from ._report import (
+    CONSTANT as CONSTANT,
+    LPES as LPES,
+    REPORT_JOURNAL_FORMAT as REPORT_JOURNAL_FORMAT,
+    UNTOUCHED as UNTOUCHED,
+    load_report as load_report,
+    measure as measure,
+    warnings_of as warnings_of,
+)
+from ._run import run_search as run_search
+from ._show import show_run as show_run

@@ -1,0 +1,225 @@
+"""From a configuration to what a worker of a run holds, and to what the process that drives the run knows of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpes_evo.config import RunConfig, settings_hash
+from lpes_evo.execution import ProblemFacts, with_less_memory
+from lpes_evo.models import LoadedModel, device_name, load_model, weights_hash
+from lpes_evo.operators import CurveSpace
+from lpes_evo.problems import AnswerScores, Example, ModelProblem, Task, check_disjoint, make_task
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker of a run holds.
+
+    Attributes:
+        config: The configuration.
+        loaded: The model.
+        search_problem: The problem on the examples that steer the search.
+        report_problem: The problem on the held-out examples.
+    """
+
+    config: RunConfig
+    loaded: LoadedModel
+    search_problem: ModelProblem
+    report_problem: ModelProblem
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Makes the job in each worker; all that crosses is the configuration.
+
+    Attributes:
+        config: The configuration.
+    """
+
+    config: RunConfig
+
+    def __call__(self, device: str) -> Job:
+        """Load the model on a device, see `prepare`."""
+        return prepare(self.config, device)
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the process that drives a run knows of the job in its workers.
+
+    Attributes:
+        config: The configuration.
+        model: Name of the model.
+        revision: Revision on the hub that was asked for.
+        n_layers: Number of decoder layers.
+        max_length: Window in tokens.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: Kind of device, ``cpu``, ``cuda`` or ``mps``.
+        device_name: What the maker calls it.
+        attention: Attention backend in use.
+        weights: SHA-256 of the weights.
+        notes: What was put right while loading the model, one sentence each.
+        search: The problem on the examples that steer the search.
+        report: The problem on the held-out examples.
+        base: Name of the base model where the model is an adapter on top of one, else ``None``.
+    """
+
+    config: RunConfig
+    model: str
+    revision: str | None
+    n_layers: int
+    max_length: int
+    dtype: str
+    device: str
+    device_name: str
+    attention: str
+    weights: str
+    notes: tuple[str, ...]
+    search: ProblemFacts
+    report: ProblemFacts
+    base: str | None = None
+
+    @property
+    def space(self) -> CurveSpace:
+        """The curves that are searched."""
+        return self.config.curve.space(self.n_layers)
+
+    @property
+    def n_objectives(self) -> int:
+        """Number of fitness values of an evaluation."""
+        return len(set(self.search.groups)) if self.config.search.objectives == "groups" else 1
+
+    @property
+    def sharing(self) -> list[str]:
+        """Whether examples about one text share the run over it, and why or why not, in lines for people."""
+        lines = [f"Search examples: {self.search.sharing}"]
+        if bool(self.report.sharing) != bool(self.search.sharing):
+            lines.append(f"Held-out examples: {self.report.sharing}")
+        return lines
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be one: configuration, data, weights, and how the model computes."""
+        return {
+            "config": settings_hash(self.config),
+            "search_data": self.search.data_hash,
+            "report_data": self.report.data_hash,
+            "weights": self.weights,
+            "dtype": self.dtype,
+            "attention": self.attention,
+            "device": self.device,
+        }
+
+
+def describe(job: Job) -> JobFacts:
+    """Read the facts off a job, in the worker that holds it."""
+    loaded = job.loaded
+    return JobFacts(
+        config=job.config,
+        model=loaded.name,
+        revision=loaded.revision,
+        n_layers=loaded.n_layers,
+        max_length=loaded.max_length,
+        dtype=loaded.dtype,
+        device=loaded.device.partition(":")[0],
+        device_name=device_name(loaded.device),
+        attention=loaded.attention,
+        weights=weights_hash(loaded.model),
+        notes=loaded.notes,
+        search=ProblemFacts.of(job.search_problem),
+        report=ProblemFacts.of(job.report_problem),
+        base=loaded.base,
+    )
+
+
+def search_problem(job: Job) -> ModelProblem:
+    """Return the problem that the search scores."""
+    return job.search_problem
+
+
+def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> tuple[AnswerScores, int]:
+    """Score one vector of scales, ``(n_layers,)``, on the held-out examples.
+
+    Returns:
+        The scores, and how often the batch was halved for want of memory.
+    """
+    return with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
+
+
+def prepare(config: RunConfig, device: str = "auto") -> Job:
+    """Load the model, draw the examples and build the problems.
+
+    What can be checked without the model is checked first, since a large model takes minutes to load.
+
+    Args:
+        config: The configuration.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
+
+    Returns:
+        The objects of the run.
+
+    Raises:
+        TaskError: The task or its data are not valid, or the search and the held-out data overlap.
+        CurveError: The curve settings do not fit each other.
+        ModelError: The model cannot be loaded or used.
+    """
+    search_examples, report_examples = draw_examples(config)
+    model = config.model
+    loaded = load_model(
+        model.name,
+        revision=model.revision,
+        dtype=model.dtype,
+        device=device,
+        attention=model.attention,
+        trust_remote_code=model.trust_remote_code,
+    )
+    return Job(
+        config=config,
+        loaded=loaded,
+        search_problem=_problem(loaded, search_examples, config),
+        report_problem=_problem(loaded, report_examples, config),
+    )
+
+
+def draw_examples(config: RunConfig) -> tuple[list[Example], list[Example]]:
+    """Draw the examples of a run, and check all else that needs no model.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The examples that steer the search, and the held-out ones.
+
+    Raises:
+        TaskError: The task or its data are not valid, or the search and the held-out data overlap.
+        CurveError: The curve settings do not fit each other.
+    """
+    task = make_task(config.task.name, **config.task.options)
+    search_examples = _examples(task, config, "search")
+    report_examples = _examples(task, config, "report")
+    check_disjoint(search_examples, report_examples)
+    config.curve.space(n_layers=2)
+    return search_examples, report_examples
+
+
+def _examples(task: Task, config: RunConfig, split: Any) -> list[Example]:
+    settings = config.examples if split == "search" else config.report
+    return task.examples(
+        positions=settings.positions, n_per_position=settings.n_per_position, seed=config.seed, split=split
+    )
+
+
+def _problem(loaded: LoadedModel, examples: list[Example], config: RunConfig) -> ModelProblem:
+    task = config.task
+    return ModelProblem(
+        loaded,
+        examples,
+        metric=task.metric,
+        chat_template=task.chat_template,
+        over_length=task.over_length,
+        batch_tokens=task.batch_tokens,
+        share_prefixes=task.share_prefixes,
+        checkpointing=task.checkpointing,
+    )

@@ -1,0 +1,381 @@
+"""What found scales are worth on held-out examples, by gold position, beside what they must be compared with."""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from lpes_evo.errors import JournalError
+from lpes_evo.execution import ProblemFacts
+from lpes_evo.problems import AnswerScores
+from lpes_evo.runs._job import measure_vector
+from lpes_evo.search import Evaluation, isolated_random
+from lpes_evo.statistics import mean_interval, paired_difference, wilson_interval
+from lpes_evo.storage import Journal, Record
+from lpes_evo.workers import Pool
+
+REPORT_JOURNAL_FORMAT = "lpes-evo/report-journal"
+"""What the header of the journal of the measurement has under ``format``."""
+
+UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
+_SHUFFLE = "shuffle-"
+
+
+class _PositionRow(Record):
+    """Scores of one method at one gold position."""
+
+    position: float
+    n: PositiveInt
+    accuracy: float
+    low: float
+    high: float
+    log_probability: float
+
+
+class _MethodRow(Record):
+    """Scores of one method over all positions."""
+
+    scales: Annotated[tuple[float, ...], Field(min_length=1)]
+    n: PositiveInt
+    accuracy: float
+    low: float
+    high: float
+    log_probability: float
+    positions: Annotated[tuple[_PositionRow, ...], Field(min_length=1)]
+
+
+class _DifferenceRow(Record):
+    """LPES against another method on the same examples."""
+
+    difference: float
+    low: float
+    high: float
+
+
+class _ShufflePosition(Record):
+    """Mean accuracy of the shuffles at one gold position."""
+
+    position: float
+    accuracy: float
+
+
+class _Shuffles(Record):
+    """Random orders of the found scales."""
+
+    n_shuffles: PositiveInt
+    median_accuracy: float
+    least_accuracy: float
+    largest_accuracy: float
+    accuracies: tuple[float, ...]
+    positions: tuple[_ShufflePosition, ...]
+
+
+class _SmallerBatches(Record):
+    """What was scored in smaller batches than the rest, see `smaller_batches`."""
+
+    n_candidates: NonNegativeInt
+    best: bool
+    methods: tuple[str, ...]
+
+
+class Report(Record):
+    """The measurement of a run on held-out examples: the file ``report.json``.
+
+    Attributes:
+        format: What the file is.
+        version: Version of the format.
+        methods: Scores by name of the method.
+        differences: LPES against every other method.
+        shuffles: Random orders of the found scales, where they were measured.
+        model: Name of the model.
+        task: Name of the task.
+        data: SHA-256 of the held-out examples.
+        skipped: Examples that are longer than the window.
+        smaller_batches: What was scored in smaller batches than the rest.
+        command: The command that made the report.
+    """
+
+    CHECKED: ClassVar[bool] = True
+
+    WHAT: ClassVar[str] = "a whole report"
+    SOUGHT: ClassVar[str] = "a finished run with"
+    MISSING: ClassVar[str] = "Finish the run with 'lpes-evo search --resume'."
+    REMEDY: ClassVar[str] = "Write it again with 'lpes-evo search --resume'."
+
+    format: Literal["lpes-evo/report"] = "lpes-evo/report"
+    version: Literal[1] = 1
+    methods: dict[str, _MethodRow]
+    differences: dict[str, _DifferenceRow]
+    shuffles: _Shuffles | None = None
+    model: str | None = None
+    task: str | None = None
+    data: str | None = None
+    skipped: NonNegativeInt | None = None
+    smaller_batches: _SmallerBatches | None = None
+    command: str | None = None
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "Report":
+        missing = {UNTOUCHED, LPES} - self.methods.keys()
+        if missing:
+            raise ValueError(f"the method {min(missing)!r} is missing")
+        lists = {name: [row.position for row in method.positions] for name, method in self.methods.items()}
+        if self.shuffles is not None:
+            lists["shuffles"] = [row.position for row in self.shuffles.positions]
+        for name, positions in lists.items():
+            if positions != lists[LPES]:
+                raise ValueError(f"{name!r} has the positions {positions} and {LPES!r} has {lists[LPES]}")
+        unknown = self.differences.keys() - self.methods.keys()
+        if unknown:
+            raise ValueError(f"a difference names the method {min(unknown)!r}, which was not measured")
+        return self
+
+
+class MeasuredLine(Record):
+    """A line of ``report.jsonl``: the scores of one vector of scales on the held-out examples.
+
+    Attributes:
+        key: Name of the vector.
+        scales: The vector, ``(n_layers,)``.
+        log_probability: Log-probability of each answer in nats per token, ``(n_examples,)``.
+        correct: 1 for each right answer, else 0, ``(n_examples,)``.
+        halvings: How often the batch was halved for want of memory.
+    """
+
+    WHAT: ClassVar[str] = "the scores of a vector of scales"
+    REMEDY: ClassVar[str] = "The file was edited; move it away and run again with --resume."
+
+    key: str
+    scales: tuple[float, ...]
+    log_probability: tuple[float, ...]
+    correct: tuple[Annotated[int, Field(ge=0, le=1)], ...]
+    halvings: NonNegativeInt = 0
+
+
+def candidates(
+    lpes: npt.NDArray[np.float64], constant: float | None, *, n_shuffles: int, seed: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Name the vectors of scales that are measured side by side.
+
+    Args:
+        lpes: The found scales, ``(n_layers,)``.
+        constant: The best single scale on the search data; ``None`` where none was searched.
+        n_shuffles: Random orders of the found scales to add.
+        seed: Seed of the shuffles.
+
+    Returns:
+        ``untouched``, ``constant``, ``lpes`` and the shuffles, each ``(n_layers,)``.
+    """
+    vectors = {UNTOUCHED: np.ones_like(lpes)}
+    if constant is not None:
+        vectors[CONSTANT] = np.full_like(lpes, constant)
+    vectors[LPES] = lpes
+    with isolated_random(seed, "shuffles"):
+        for number in range(n_shuffles):
+            vectors[f"{_SHUFFLE}{number + 1:02d}"] = np.array(random.sample(lpes.tolist(), len(lpes)))
+    return vectors
+
+
+def measure(
+    pool: Pool, vectors: dict[str, npt.NDArray[np.float64]], n_examples: int, journal: Journal
+) -> Iterator[tuple[str, AnswerScores]]:
+    """Score every vector on the held-out examples, taking from the journal what is already there.
+
+    Args:
+        pool: A pool whose workers hold the job of the run.
+        vectors: The scales by name, each ``(n_layers,)``.
+        n_examples: Number of held-out examples.
+        journal: Where finished scores are kept.
+
+    Yields:
+        The name and the scores of each vector, as they are finished.
+
+    Raises:
+        JournalError: The journal holds other scales under one of the names, or scores of another length.
+        StorageError: The journal cannot be written.
+        EvaluationError: A vector could not be scored.
+    """
+    names = {}
+    for name, scales in vectors.items():
+        record = journal.get(name)
+        if record is None:
+            names[pool.submit(measure_vector, scales, label=name, limited=False)] = name
+        else:
+            yield name, _from_record(record, scales, n_examples, journal.path)
+    for _ in range(len(names)):
+        completion = pool.wait()
+        name = names[completion.ticket]
+        if completion.failure is not None:
+            raise completion.failure.to_error()
+        scores, n_halvings = completion.value
+        record = {
+            "scales": vectors[name].tolist(),
+            "log_probability": scores.log_probability.tolist(),
+            "correct": scores.correct.astype(int).tolist(),
+        }
+        journal.append(name, record | ({"halvings": n_halvings} if n_halvings else {}))
+        yield name, scores
+
+
+def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict[str, Any]:
+    """Tell what was scored in smaller batches than the rest, because a device ran out of memory.
+
+    Args:
+        evaluations: The evaluations of the search.
+        journal: The journal that `measure` kept.
+
+    Returns:
+        A mapping that `json` can write: ``n_candidates`` of the search, whether the ``best`` is among them, and the
+        ``methods`` on the held-out examples.
+    """
+    fitness = [float(np.mean(entry.values)) if entry.status == "ok" else -np.inf for entry in evaluations]
+    return {
+        "n_candidates": sum(entry.halvings > 0 for entry in evaluations),
+        "best": evaluations[int(np.argmax(fitness))].halvings > 0,
+        "methods": [record["key"] for record in journal if record.get("halvings")],
+    }
+
+
+def warnings_of(summary: dict[str, Any]) -> list[str]:
+    """Return what must be known to compare the scores of a run, as lines for people."""
+    smaller = summary.get("smaller_batches", {"n_candidates": 0, "methods": []})
+    found = []
+    if smaller["n_candidates"]:
+        best = ", the best among them" if smaller["best"] else ""
+        found.append(f"{smaller['n_candidates']} candidates{best}")
+    if smaller["methods"]:
+        found.append(f"the held-out examples of {', '.join(smaller['methods'])}")
+    if not found:
+        return []
+    return [
+        f"Warning: {' and '.join(found)} were scored in smaller batches than the rest, because a device ran out of "
+        "memory; in half precision their scores are not exactly comparable. A smaller task.batch_tokens avoids it."
+    ]
+
+
+def _from_record(
+    record: dict[str, Any], scales: npt.NDArray[np.float64], n_examples: int, path: Path
+) -> AnswerScores:
+    """Read the scores of a journal line."""
+    line = MeasuredLine.of(record, f"the line of key {record['key']!r:.80} in {path}")
+    if line.scales != tuple(scales.tolist()):
+        raise JournalError(
+            f"Expected the scores of {line.key!r} in {path} to belong to the scales of this run, but they "
+            "belong to others. Move the file away and run again with --resume."
+        )
+    if not len(line.log_probability) == len(line.correct) == n_examples:
+        raise JournalError(
+            f"Expected {n_examples} log-probabilities and as many 0 or 1 under {line.key!r} in {path}, but got "
+            f"{len(line.log_probability)} and {len(line.correct)}. {MeasuredLine.REMEDY}"
+        )
+    return AnswerScores(np.array(line.log_probability, dtype=np.float64), np.array(line.correct, dtype=bool))
+
+
+def summarise(
+    problem: ProblemFacts, scores: dict[str, AnswerScores], vectors: dict[str, npt.NDArray[np.float64]]
+) -> dict[str, Any]:
+    """Condense scores to accuracies with 95 % intervals, overall and by gold position.
+
+    At one position every example has a text of its own, so the interval is Wilson's. Over all positions examples
+    can share texts, so the interval is a bootstrap over texts.
+
+    Args:
+        problem: The problem that gave the scores: its facts suffice.
+        scores: Scores by name.
+        vectors: Scales by name.
+
+    Returns:
+        A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
+        same examples, and ``shuffles`` with the median over all of them.
+    """
+    methods = {name: _method(problem, scores[name], vectors[name]) for name in scores}
+    shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
+    summary: dict[str, Any] = {"format": "lpes-evo/report", "version": 1, "methods": methods}
+    summary["differences"] = {
+        name: _interval(
+            *paired_difference(scores[LPES].correct, scores[name].correct, problem.sources), "difference"
+        )
+        for name in methods
+        if name != LPES
+    }
+    if shuffles:
+        accuracies = [shuffle["accuracy"] for shuffle in shuffles.values()]
+        mean_correct = np.mean([scores[name].correct for name in shuffles], axis=0)
+        summary["shuffles"] = {
+            "n_shuffles": len(shuffles),
+            "median_accuracy": float(np.median(accuracies)),
+            "least_accuracy": min(accuracies),
+            "largest_accuracy": max(accuracies),
+            "accuracies": accuracies,
+            "positions": [
+                {"position": position, "accuracy": float(mean_correct[here].mean())}
+                for position, here in _by_position(problem)
+            ],
+        }
+    return summary
+
+
+def _by_position(problem: ProblemFacts) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:
+    """Yield each gold position with the mask of its examples."""
+    positions = np.array(problem.positions)
+    for position in np.unique(positions):
+        yield float(position), positions == position
+
+
+def _method(problem: ProblemFacts, scores: AnswerScores, scales: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return the accuracies of one vector of scales."""
+    rows = []
+    for position, here in _by_position(problem):
+        n_correct, n = int(scores.correct[here].sum()), int(here.sum())
+        rows.append(
+            {
+                "position": position,
+                "n": n,
+                **_interval(n_correct / n, *wilson_interval(n_correct, n), "accuracy"),
+                "log_probability": float(scores.log_probability[here].mean()),
+            }
+        )
+    return {
+        "scales": scales.tolist(),
+        "n": len(scores.correct),
+        **_interval(*mean_interval(scores.correct, problem.sources), "accuracy"),
+        "log_probability": float(scores.log_probability.mean()),
+        "positions": rows,
+    }
+
+
+def _interval(value: float, low: float, high: float, name: str) -> dict[str, float]:
+    return {name: value, "low": low, "high": high}
+
+
+def save_report(path: Path, summary: dict[str, Any]) -> None:
+    """Write ``report.json``.
+
+    Args:
+        path: The file.
+        summary: What `summarise` gave, with what a run adds to it.
+
+    Raises:
+        StorageError: The file cannot be written.
+        JournalError: The summary is not whole.
+    """
+    Report.of(summary, str(path)).save(path)
+
+
+def load_report(path: Path) -> dict[str, Any]:
+    """Read ``report.json``.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What `summarise` gave, with what a run adds to it.
+
+    Raises:
+        JournalError: The file is missing or malformed.
+    """
+    return Report.load(path).to_json()

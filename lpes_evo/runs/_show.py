@@ -1,0 +1,74 @@
+"""The result of a run as a table for people."""
+
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from lpes_evo.errors import JournalError
+from lpes_evo.reporting import PlainTable, say
+from lpes_evo.runs._folder import RunFolder
+from lpes_evo.runs._report import LPES, load_report, warnings_of
+from lpes_evo.scales import load_scales
+
+
+def show_run(path: Path, console: Console) -> None:
+    """Print accuracy by gold position before and after, the scales, and where the pictures are.
+
+    Args:
+        path: The folder of a finished run.
+        console: Where to print.
+
+    Raises:
+        JournalError: The folder holds no finished run, or its scales are not those that were measured.
+        ScalesError: Its ``scales.json`` is not valid.
+    """
+    folder = RunFolder(path)
+    folder.load_config()
+    summary = load_report(folder.report)
+    scales = load_scales(folder.scales)
+    methods = summary["methods"]
+    if methods[LPES]["scales"] != list(scales.scales):
+        raise JournalError(
+            f"Expected the scales of {folder.scales} to be those measured in {folder.report}, but they are others. "
+            f"Write both again with: lpes-evo search --resume {shlex.quote(str(path))}"
+        )
+    shuffles = summary.get("shuffles")
+    title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
+    table = PlainTable(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
+
+    for index, row in enumerate(methods[LPES]["positions"]):
+        cells = [_interval(method["positions"][index]) for method in methods.values()]
+        if shuffles:
+            cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
+        table.add_cells(f"{row['position']:.3f}  n={row['n']}", *cells)
+    table.add_section()
+    overall = [_interval(method) for method in methods.values()]
+    if shuffles:
+        overall.append(
+            f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.2f}, {shuffles['largest_accuracy']:.2f}]"
+        )
+    table.add_cells(f"all  n={methods[LPES]['n']}", *overall)
+    console.print(table)
+    if shuffles:
+        say(
+            f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
+            "over all positions their median and range",
+            console,
+        )
+    for name, difference in summary["differences"].items():
+        say(
+            f"lpes - {name}: {difference['difference']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}] "
+            "(paired bootstrap, 95 %)",
+            console,
+        )
+    for warning in warnings_of(summary):
+        say(warning, console)
+    say("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console)
+    say(f"Run folder: {path}", console)
+    for picture in folder.pictures:
+        say(f"  {picture}", console)
+
+
+def _interval(row: dict[str, float]) -> str:
+    return f"{row['accuracy']:.3f} [{row['low']:.2f}, {row['high']:.2f}]"

@@ -1,0 +1,164 @@
+"""A cheap model of the fitness, which tells offspring that are worth an evaluation from those that are not."""
+
+import copy
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import ndtr
+
+from lpes_evo.search._evaluation import Evaluation
+
+_MOST_POINTS = 200
+_MOST_EXPECTED = 64
+_LENGTHS = np.geomspace(0.03, 1.0, 6)
+_HEIGHTS = (0.3, 1.0, 3.0)
+_NOISES = (1e-4, 3e-2)
+_DIGITS = 6
+
+
+class Evidence:
+    """What is known of the fitness of curves, also of those that were raced out.
+
+    Args:
+        how: Aggregate that makes the fitness. A raced-out curve is taken to differ from its reference by the mean
+            difference on the examples scored, which says something about the ``mean`` alone.
+    """
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+        self._curves: list[npt.NDArray[np.float64]] = []
+        self._fitness: list[float] = []
+        self._variances: list[float] = []
+        self._surrogate: Surrogate | None = None
+
+    def add(self, curve: bytes, evaluation: Evaluation, reference: tuple[float, ...] | None) -> None:
+        """Take note of the evaluation of a curve, given as the bytes of its float64 values."""
+        if evaluation.status == "ok":
+            fitness, variance = float(np.mean(evaluation.values)), 0.0
+        elif len(evaluation.scored) > 1 and reference is not None and self._how == "mean":
+            full = np.array(reference)
+            differences = np.array(evaluation.scores) - full[list(evaluation.scored)]
+            n = len(differences)
+            fitness = float(full.mean() + differences.mean())
+            variance = float(differences.var(ddof=1)) / n * (1 - n / len(full))
+        else:
+            return
+        self._curves.append(np.frombuffer(curve))
+        self._fitness.append(fitness)
+        self._variances.append(variance)
+        self._surrogate = None
+
+    def surrogate(self) -> "Surrogate | None":
+        """Return a model of all that is known; ``None`` while that is nothing."""
+        if self._surrogate is None and self._fitness:
+            self._surrogate = Surrogate(
+                np.array(self._curves), np.array(self._fitness), np.array(self._variances)
+            )
+        return self._surrogate
+
+
+class Surrogate:
+    """A Gaussian process over curves (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, ch. 2).
+
+    Two curves are as far apart as the root mean square over layers of the difference of their logarithms. Length,
+    height and noise are those of a small grid with the largest marginal likelihood.
+
+    Args:
+        curves: Evaluated curves, ``(n, n_layers)``, positive.
+        fitness: Their fitness, ``(n,)``.
+        variances: How uncertain each fitness is, ``(n,)``: 0 for a full evaluation.
+    """
+
+    def __init__(
+        self,
+        curves: npt.NDArray[np.float64],
+        fitness: npt.NDArray[np.float64],
+        variances: npt.NDArray[np.float64],
+    ) -> None:
+        # The best points matter most, and the cost grows with the cube of their number.
+        kept = np.sort(np.argsort(-fitness, kind="stable")[:_MOST_POINTS])
+        values, self._uncertain = fitness[kept], variances[kept]
+        self._points = np.log(curves[kept])
+        self._centre = float(np.median(values))
+        known = values[self._uncertain == 0]
+        self._best = float(known.max() if len(known) else values.max())
+        residual = values - self._centre
+        spread = float(np.mean(residual**2))
+        squared = _squared_distances(self._points, self._points)
+        best_evidence = -np.inf
+        shapes = {length: np.exp(-squared / (2 * length**2)) for length in _LENGTHS}
+        kernel = np.empty_like(squared)
+        for length, height, noise in itertools.product(_LENGTHS, _HEIGHTS, _NOISES) if spread > 0 else ():
+            np.multiply(height * spread, shapes[length], out=kernel)
+            kernel[np.diag_indices_from(kernel)] += noise * spread + self._uncertain
+            factor = cho_factor(kernel, lower=True)
+            weights = cho_solve(factor, residual)
+            evidence = float(-0.5 * residual @ weights - np.log(np.diag(factor[0])).sum())
+            if evidence > best_evidence:
+                best_evidence = evidence
+                self._length, self._height, self._noise = length, height * spread, noise * spread
+                self._factor, self._weights = factor, weights
+        self._is_flat = best_evidence == -np.inf
+
+    def expecting(self, curves: npt.NDArray[np.float64]) -> "Surrogate":
+        """Return the model as it would be if some curves came to what it predicts of them.
+
+        So the next choice does not fall beside curves that are chosen already and whose fitness is not known yet (the
+        "kriging believer" of Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
+
+        Args:
+            curves: Curves, ``(n, n_layers)``; of very many, the last.
+        """
+        if self._is_flat or not len(curves):
+            return self
+        there = copy.copy(self)
+        curves = curves[-_MOST_EXPECTED:]
+        points = np.log(curves)
+        predicted = self._kernel(points, self._points) @ self._weights
+        there._points = np.concatenate([self._points, points])
+        there._best = max(self._best, self._centre + float(predicted.max()))
+        kernel = self._kernel(there._points, there._points)
+        kernel[np.diag_indices_from(kernel)] += self._noise + np.pad(self._uncertain, (0, len(points)))
+        there._factor = cho_factor(kernel, lower=True)
+        # What comes as predicted teaches nothing: the mean stays, and only the deviation shrinks.
+        there._weights = np.concatenate([self._weights, np.zeros(len(points))])
+        return there
+
+    def best_of(self, curves: npt.NDArray[np.float64]) -> int:
+        """Return the number of the curve with the largest expected improvement (Jones et al., 1998, eq. 15).
+
+        Args:
+            curves: Curves, ``(n, n_layers)``.
+
+        Returns:
+            The number; the first of those that are equal to six digits, so that rounding decides nothing.
+        """
+        if self._is_flat:
+            return 0
+        kernel = self._kernel(np.log(curves), self._points)
+        mean = self._centre + kernel @ self._weights
+        explained = np.einsum("ij,ji->i", kernel, cho_solve(self._factor, kernel.T))
+        deviation = np.sqrt(np.maximum(self._height - explained, 1e-12 * self._height))
+        gain = (mean - self._best) / deviation
+        improvement = deviation * (gain * ndtr(gain) + np.exp(-(gain**2) / 2) / np.sqrt(2 * np.pi))
+        scale = improvement.max()
+        return int(np.argmax(np.round(improvement / scale, _DIGITS))) if scale > 0 else int(np.argmax(mean))
+
+    def _kernel(
+        self, first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        covariances: npt.NDArray[np.float64] = self._height * np.exp(
+            -_squared_distances(first, second) / (2 * self._length**2)
+        )
+        return covariances
+
+
+def _squared_distances(
+    first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the mean over layers of squared differences, ``(n_first, n_second)``."""
+    squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1) - 2 * first @ second.T
+    distances: npt.NDArray[np.float64] = np.maximum(squares / first.shape[1], 0.0)
+    return distances
