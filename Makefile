@@ -8,22 +8,29 @@ OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 
 # No test may hold up the others for ever; the slowest are named.
 PYTEST_OPTIONS := --timeout 900 --durations 10
+# Many tests wait for processes that they start.
+PARALLEL := -n 2 --dist worksteal
 
-.PHONY: demo test test-ray test-oldest lint types notebooks check clean
+.PHONY: demo test test-slow test-ray test-oldest test-all lint types notebooks check clean
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
 	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
 
-test: $(VENV)/installed-dev  ## run the tests on the installed package
-	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_OPTIONS)  # many tests wait for processes that they start
+test: $(VENV)/installed-dev  ## run the tests of every promise on the installed package, in minutes
+	$(BIN)/pytest $(PYTEST_OPTIONS) $(PARALLEL)
 
-test-ray: $(VENV)/installed-dev  ## run the tests that start Ray clusters, which need a machine with time for them
-	LPES_EVO_RAY=1 $(BIN)/pytest $(PYTEST_OPTIONS) tests/workers/ray_test.py tests/workers/conformance_test.py
+test-slow: $(VENV)/installed-dev  ## run the tests that are marked slow
+	$(BIN)/pytest $(PYTEST_OPTIONS) $(PARALLEL) -m slow
+
+test-ray: $(VENV)/installed-dev  ## run the tests that start Ray clusters, one at a time: Ray takes a busy machine for a dead one
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m ray tests/workers
 
 test-oldest: $(VENV)/installed-dev  ## run the tests of the patch and of the methods on the oldest supported transformers
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
-	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest -n 2 --dist loadfile \
+	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest $(PYTEST_OPTIONS) $(PARALLEL) -m "not ray" \
 		tests/rope/versions_test.py tests/rope/patch_test.py tests/methods/conformance_test.py
+
+test-all: test-ray test-oldest test test-slow  ## run every test there is
 
 lint: $(VENV)/installed-dev  ## style, and the order in which packages import each other
 	$(BIN)/ruff check .
@@ -36,7 +43,7 @@ types: $(VENV)/installed-dev  ## strict types of the installed package
 notebooks: $(VENV)/installed-dev  ## run every notebook from top to bottom
 	$(BIN)/python benchmarks/run_notebooks.py
 
-check: lint types notebooks test test-ray test-oldest  ## everything CI checks
+check: lint types notebooks test-all  ## everything CI checks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

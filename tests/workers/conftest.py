@@ -51,6 +51,13 @@ def tries(tmp_path: Path) -> Tries:
     return Tries(add, processes)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that asks for the cluster."""
+    for item in items:
+        if "ray_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.ray)
+
+
 def machine_of_ray() -> dict[str, int]:
     """Describe a machine of four CPUs and a GPU that it pretends to have.
 
@@ -94,8 +101,6 @@ def add_machine() -> Callable[[Any], None]:
 def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
     """A cluster of two machines, which this process is no part of yet."""
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
-    if os.environ.get("LPES_EVO_RAY") != "1":
-        pytest.skip("tests that start a Ray cluster take minutes and are run by make test-ray")
     from ray._private import services
     from ray.cluster_utils import Cluster
 
@@ -117,7 +122,7 @@ def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
 MakePool = Callable[..., Pool]
 
 
-@pytest.fixture(scope="module", params=["local", "processes", "ray"])
+@pytest.fixture(scope="module", params=["local", "processes", pytest.param("ray", marks=pytest.mark.ray)])
 def make_pool(request: pytest.FixtureRequest) -> Iterator[MakePool]:
     """Makes pools of each kind, of two workers where there are workers."""
     if request.param == "local":

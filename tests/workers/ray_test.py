@@ -389,10 +389,7 @@ def start_local(folder):
     pytest.fail(errors)
 
 
-@pytest.mark.skipif(
-    os.environ.get("LPES_EVO_RAY") != "1",
-    reason="tests that start a Ray cluster take minutes and are run by make test-ray",
-)
+@pytest.mark.ray
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_actor_of_a_local_cluster_outlives_its_program(tmp_path, gone, number):
     folder = tmp_path / "pids"
