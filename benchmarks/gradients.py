@@ -27,7 +27,7 @@ import numpy as np
 from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.models import smollm2_file
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
 from lpes_evo.reporting import Reporter
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
@@ -155,10 +155,12 @@ class Bench:
             options = self.options
             positions = POSITIONS if split == "search" else REPORT_POSITIONS
             examples = make_task(options.task, **TASKS[options.task]).examples(
-                positions=positions,
-                n_per_position=options.texts if split == "search" else options.report_texts,
-                seed=seed,
-                split=split,
+                DataRequest(
+                    positions=positions,
+                    limit=options.texts if split == "search" else options.report_texts,
+                    seed=seed,
+                    split=split,
+                )
             )
             self._problems[seed, split] = ModelProblem(self.loaded, examples)
         return self._problems[seed, split]

@@ -28,7 +28,7 @@ import torch
 from lpes_evo import Evaluation, Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, batches, make_task, pack_rows
+from lpes_evo.problems import DataRequest, ModelProblem, batches, make_task, pack_rows
 from lpes_evo.reporting import Reporter
 from lpes_evo.statistics import paired_difference
 from lpes_evo.workers import DevicePool
@@ -85,7 +85,7 @@ def make_data(loaded: Any, seed: int, n_texts: int, n_report: int) -> Data:
     """Draw search and held-out examples: texts with the fact at five positions."""
     task = make_task("needle", n_keys=8)
     search, report = (
-        task.examples(positions=POSITIONS, n_per_position=number, seed=seed, split=split)
+        task.examples(DataRequest(positions=POSITIONS, limit=number, seed=seed, split=split))
         for number, split in ((n_texts, "search"), (n_report, "report"))
     )
     return Data(

@@ -165,7 +165,7 @@ class Bench:
     def _search_problem(self, size: int) -> Remembered:
         if size not in self._searched:
             examples = make_task("needle", n_keys=8).examples(
-                positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
+                DataRequest(positions=POSITIONS, limit=SIZES[size], seed=self._seed, split="search")
             )
             self._searched[size] = Remembered(self._loaded, examples, "search", self._journal)
         return self._searched[size]
@@ -215,7 +215,7 @@ Made = tuple[list[Example], dict[str, Any]]
 
 def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
     task = make_task("needle", n_keys=8, n_filler=n_filler)
-    return task.examples(positions=SLOTS, n_per_position=n_texts, seed=seed, split="report"), {}
+    return task.examples(DataRequest(positions=SLOTS, limit=n_texts, seed=seed, split="report")), {}
 
 
 def _documents(seed: int, data: Path) -> Made:
@@ -243,7 +243,7 @@ EXAMPLES: dict[str, Callable[[int, Path], Made]] = {
     "longer": lambda seed, _: _needles(3, 3, seed),
     "key-value": lambda seed, _: (
         make_task("kv", n_pairs=8).examples(
-            positions=(0.0, 0.5, 1.0), n_per_position=2, seed=seed, split="report"
+            DataRequest(positions=(0.0, 0.5, 1.0), limit=2, seed=seed, split="report")
         ),
         {},
     ),

@@ -1,22 +1,46 @@
 from ._aggregate import aggregate as aggregate, group_of as group_of
+from ._checks import check_count as check_count, is_position as is_position
 from ._curves import (
     BrachistochroneProblem as BrachistochroneProblem,
     TargetCurveProblem as TargetCurveProblem,
 )
+from ._data import (
+    Record as Record,
+    choose as choose,
+    find_file as find_file,
+    find_files as find_files,
+    is_file as is_file,
+    is_folder as is_folder,
+    load_hub as load_hub,
+    optional_module as optional_module,
+    read_records as read_records,
+)
 from ._draws import Draws as Draws
 from ._encode import (
     EncodedExample as EncodedExample,
+    EncodedPrompt as EncodedPrompt,
     Encoding as Encoding,
-    PromptTexts as PromptTexts,
+    Mode as Mode,
+    PromptEncoder as PromptEncoder,
+    PromptSummary as PromptSummary,
     encode_examples as encode_examples,
 )
-from ._key_value import KeyValueTask as KeyValueTask
+from ._example import (
+    Example as Example,
+    check_disjoint as check_disjoint,
+    data_hash as data_hash,
+    evaluation_hash as evaluation_hash,
+    seen_examples as seen_examples,
+)
 from ._model_problem import ModelProblem as ModelProblem
-from ._needle import FILLER as FILLER, MAX_FILLER as MAX_FILLER, NeedleTask as NeedleTask
 from ._pack import batches as batches, pack_rows as pack_rows
 from ._problem import Problem as Problem
-from ._recall import QUESTION as QUESTION, WORDS as WORDS, RecallTask as RecallTask
-from ._registry import make_task as make_task
+from ._registry import (
+    TaskSpec as TaskSpec,
+    make_task as make_task,
+    register_task as register_task,
+    task_names as task_names,
+)
 from ._score import (
     AnswerScores as AnswerScores,
     default_batch_tokens as default_batch_tokens,
@@ -24,13 +48,25 @@ from ._score import (
 )
 from ._sharing import NOTHING_ALIKE as NOTHING_ALIKE, Sharing as Sharing, sharing_is_sound as sharing_is_sound
 from ._task import (
-    Example as Example,
+    DataRequest as DataRequest,
     Split as Split,
     Task as Task,
-    check_count as check_count,
-    check_disjoint as check_disjoint,
     check_draw as check_draw,
-    data_hash as data_hash,
-    is_position as is_position,
     slot_of as slot_of,
+)
+from ._task_calls import (
+    Headline as Headline,
+    examples_of as examples_of,
+    headline_of as headline_of,
+    score_output as score_output,
+    warnings_of as warnings_of,
+)
+from .tasks import (
+    FILLER as FILLER,
+    MAX_FILLER as MAX_FILLER,
+    QUESTION as QUESTION,
+    WORDS as WORDS,
+    KeyValueTask as KeyValueTask,
+    NeedleTask as NeedleTask,
+    RecallTask as RecallTask,
 )

@@ -9,8 +9,17 @@ SETS = ("begin", "middle", "end")
 """The three sets of a retrieval task, in the order in which their means are given."""
 
 
-def group_of(position: float) -> str:
-    """Return the set a gold position belongs to: ``begin`` below 1/3, ``end`` above 2/3, else ``middle``."""
+def group_of(position: float | None) -> str:
+    """Return the set of a gold position.
+
+    Args:
+        position: The position from 0 to 1; ``None`` where there is none.
+
+    Returns:
+        ``begin`` below 1/3, ``end`` above 2/3, else ``middle``; ``all`` without a position.
+    """
+    if position is None:
+        return "all"
     if position < 1 / 3:
         return "begin"
     return "end" if position > 2 / 3 else "middle"

@@ -9,13 +9,14 @@ import numpy.typing as npt
 
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
+from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._encode import OverLength, encode_examples
+from lpes_evo.problems._example import Example, data_hash
 from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.problems._pack import Pack, pack_rows
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
 from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers
 from lpes_evo.problems._sharing import Sharing, sharing_is_sound
-from lpes_evo.problems._task import Example, check_count, data_hash
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -24,7 +25,7 @@ Metric = Literal["log_probability", "accuracy"]
 
 
 class ModelProblem(Problem):
-    """Scores a model's answers to the examples of a task.
+    """Scores a model's answers to the examples of a task, each of which has one accepted answer.
 
     The model is patched for the time of one call and is untouched between calls, so several problems may
     share it.
@@ -35,8 +36,7 @@ class ModelProblem(Problem):
         metric: ``log_probability`` of the answer in nats per token, or ``accuracy`` of greedy decoding (0 or
             1).
         chat_template: Whether the tokenizer's chat template is used where it has one.
-        over_length: What happens to an example longer than the model's window: ``error``, or ``skip`` and
-            count it.
+        over_length: The treatment of an example longer than the model's window, see `encode_examples`.
         batch_tokens: Tokens of one forward pass, padding included; ``None`` chooses by the kind of device, see
             `default_batch_tokens`.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
@@ -45,9 +45,9 @@ class ModelProblem(Problem):
     Attributes:
         n_layers: Number of scales that `score` expects.
         example_ids: Ids of the examples, ``(n_examples,)``.
-        positions: Gold positions from 0 to 1, ``(n_examples,)``.
+        positions: Gold positions from 0 to 1, ``None`` where an example has none, ``(n_examples,)``.
         sources: What each example is made of, ``(n_examples,)``; examples of one source are not independent.
-        groups: ``begin``, ``middle`` or ``end`` for each example, ``(n_examples,)``.
+        groups: ``begin``, ``middle`` or ``end`` for each example, ``all`` without a position, ``(n_examples,)``.
         batch_tokens: Tokens of one forward pass, padding included.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
         sharing: Whether examples about one text share the run over it, and why or why not.
@@ -57,8 +57,8 @@ class ModelProblem(Problem):
         gradient_cost: Forward passes that `gradient` costs: 3, or 4 with checkpointing.
 
     Raises:
-        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, the model has no checkpointing, or
-            the examples cannot be encoded, see `encode_examples`.
+        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, the model has no checkpointing,
+            the examples cannot be encoded, see `encode_examples`, or one has several accepted answers.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class ModelProblem(Problem):
         if batch_tokens is None:
             batch_tokens = default_batch_tokens(loaded.model.device.type)
         self.batch_tokens = check_count("batch_tokens", batch_tokens)
+
         encoding = encode_examples(
             examples,
             loaded.tokenizer,
@@ -92,6 +93,7 @@ class ModelProblem(Problem):
             chat_template=chat_template,
             over_length=over_length,
         )
+        _refuse_several_answers(encoding.examples)
         self.sharing = (
             sharing_is_sound(loaded.model, encoding.rows, batch_tokens=batch_tokens)
             if share_prefixes
@@ -299,6 +301,20 @@ class ModelProblem(Problem):
         )
         _check_finite(scores.log_probability, ids)
         return scores
+
+
+def _refuse_several_answers(examples: Sequence[Example]) -> None:
+    """Refuse examples with several accepted answers, of which a search could score one alone.
+
+    Raises:
+        TaskError: There is such an example; the message names it.
+    """
+    several = next((example for example in examples if len(example.answers) > 1), None)
+    if several is not None:
+        raise TaskError(
+            f"Expected one accepted answer for each example, but {several.id!r} has {len(several.answers)}. Search on "
+            "a task with one answer for each question, and evaluate on this one."
+        )
 
 
 def _check_finite(log_probability: npt.NDArray[np.float64], ids: tuple[str, ...]) -> None:

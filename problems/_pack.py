@@ -7,8 +7,8 @@ its answer as a segment of its own, which sees the prefix and itself and takes t
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._encode import EncodedExample
-from lpes_evo.problems._task import check_count
 
 LengthKey = Callable[[int], Hashable]
 """Gives lengths of texts the same value where a model rotates them alike."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import EncodedExample, Example, PromptTexts, encode_examples
+from lpes_evo.problems import EncodedExample, Example, PromptEncoder, encode_examples
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -66,7 +66,7 @@ def inputs_of_examples(
     encoding = encode_examples(
         examples, loaded.tokenizer, max_length=loaded.max_length, chat_template=chat_template
     )
-    texts = PromptTexts(loaded.tokenizer, chat_template)
+    encoder = PromptEncoder(loaded.tokenizer, chat_template=chat_template)
     return [
         _checked(
             AnalysisInput(
@@ -74,7 +74,7 @@ def inputs_of_examples(
                 source=example.source,
                 token_ids=row.prompt_ids,
                 position=example.position,
-                gold=_gold_span(loaded.tokenizer, texts, example, row),
+                gold=_gold_span(encoder, example, row),
                 row=row,
             )
         )
@@ -115,7 +115,7 @@ def inputs_of_text(
         raise TaskError(f"Expected a text file at {file}, but it cannot be read: {reason}.") from error
     if not text.strip():
         raise TaskError(f"Expected a text in {file}, but it is empty. Name a file with some text.")
-    front = PromptTexts(loaded.tokenizer, chat_template=False).front
+    front = list(PromptEncoder(loaded.tokenizer, chat_template=False).front)
     ids = list(loaded.tokenizer(text, add_special_tokens=False, return_attention_mask=False)["input_ids"])
     unknown = getattr(loaded.tokenizer, "unk_token_id", None)
     if unknown is not None and unknown in ids:
@@ -157,13 +157,12 @@ def _checked(entry: AnalysisInput) -> AnalysisInput:
     return entry
 
 
-def _gold_span(
-    tokenizer: Any, texts: PromptTexts, example: Example, row: EncodedExample
-) -> tuple[int, int] | None:
+def _gold_span(encoder: PromptEncoder, example: Example, row: EncodedExample) -> tuple[int, int] | None:
     """Return where the answer stands among the tokens of the prompt."""
+    tokenizer: Any = encoder.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         return None
-    before = texts.before(example)
+    before = encoder.text_before(example, example.answer)
     # The prompt of the example, without what the template or the answer's beginning add behind it.
     end = before.rfind(example.prompt.rstrip()) + len(example.prompt.rstrip())
     answer = re.escape(example.answer.strip())
@@ -171,7 +170,7 @@ def _gold_span(
     if not places or not example.answer.strip():
         return None
     encoded = tokenizer(before, add_special_tokens=False, return_offsets_mapping=True)
-    n_front = len(texts.front)
+    n_front = len(encoder.front)
     n_shared = len(row.prompt_ids) - n_front
     if list(encoded["input_ids"])[:n_shared] != list(row.prompt_ids[n_front:]):
         return None

@@ -8,7 +8,8 @@ from lpes_evo.analysis._inputs import AnalysisInput, inputs_of_examples, inputs_
 from lpes_evo.config import RunConfig, load_config
 from lpes_evo.errors import ConfigError
 from lpes_evo.models import LoadedModel, load_model
-from lpes_evo.problems import Example, data_hash, make_task
+from lpes_evo.problems import Example, data_hash
+from lpes_evo.runs import task_examples
 from lpes_evo.scales import Scales, load_scales
 
 _N_PIECES = 32
@@ -109,7 +110,7 @@ def prepare(request: AnalysisRequest) -> Subject:
     """
     scales = load_scales(request.scales)
     config = _config(request, scales)
-    examples = [] if request.text is not None else _examples(config)
+    examples = [] if request.text is not None else list(task_examples(config, "report"))
     loaded = load_model(
         request.model,
         revision=config.model.revision,
@@ -155,13 +156,3 @@ def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
         model = config.model.model_copy(update={"revision": None, "trust_remote_code": False})
         config = config.model_copy(update={"model": model})
     return config
-
-
-def _examples(config: RunConfig) -> list[Example]:
-    task = make_task(config.task.name, **config.task.options)
-    return task.examples(
-        positions=config.report.positions,
-        n_per_position=config.report.n_per_position,
-        seed=config.seed,
-        split="report",
-    )

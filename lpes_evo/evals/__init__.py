@@ -1,8 +1,8 @@
 """Evaluation of a model under scales on the benchmarks of long-context work.
 
-* `EvalTask`, `EvalExample`, `DataRequest`: what a task is; `make_eval_task` and `register_task`: tasks by name.
+* `Task`, `Example`, `DataRequest`: what a task is; `make_task` and `register_task`: tasks by name.
 * `EvalConfig`, `EvalFolder`, `run_evaluation`: one evaluation in one folder, as ``lpes-evo eval`` runs it.
-* `Arm`: one side of a comparison, a name and what is done to a loaded model.
+* `Arm`: one side of a comparison, a method under a name; `make_arms` makes those of an evaluation.
 * `EvalResults`, `load_results`: the result as a file.
 
 Names are loaded on first use, so that importing this package loads neither torch nor transformers.

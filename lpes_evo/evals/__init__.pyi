@@ -1,23 +1,14 @@
-from ._arms import Arm as Arm, LpesArm as LpesArm, UntouchedArm as UntouchedArm, make_arms as make_arms
+from ._arms import Arm as Arm, make_arms as make_arms
 from ._compare import compare_evaluations as compare_evaluations
 from ._config import EvalConfig as EvalConfig
-from ._data import (
-    Record as Record,
-    choose as choose,
-    find_file as find_file,
-    find_files as find_files,
-    is_folder as is_folder,
-    load_hub as load_hub,
-    optional_module as optional_module,
-    read_records as read_records,
-)
 from ._folder import EvalFolder as EvalFolder
-from ._progress import make_eval_reporter as make_eval_reporter
-from ._registry import (
-    eval_task_names as eval_task_names,
-    make_eval_task as make_eval_task,
+from ._names import (
+    DataRequest as DataRequest,
+    EvalExample as EvalExample,
+    EvalTask as EvalTask,
     register_task as register_task,
 )
+from ._progress import make_eval_reporter as make_eval_reporter
 from ._results import EvalResults as EvalResults, load_results as load_results
 from ._run import run_evaluation as run_evaluation
 from ._table import (
@@ -28,5 +19,4 @@ from ._table import (
     print_results as print_results,
 )
 from ._target import EvalTarget as EvalTarget, answer_batch as answer_batch
-from ._task import DataRequest as DataRequest, EvalExample as EvalExample, EvalTask as EvalTask
 from .predictions import score_predictions as score_predictions

@@ -13,8 +13,7 @@ from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._plan import PlannedTask
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import Answer, answer_batch
-from lpes_evo.evals._task import EvalExample
-from lpes_evo.evals._task_calls import score_output
+from lpes_evo.problems import Example, score_output
 from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
@@ -40,7 +39,7 @@ class _Batch:
 
     arm: Arm
     planned: PlannedTask
-    examples: tuple[EvalExample, ...]
+    examples: tuple[Example, ...]
     missing: frozenset[str]
 
 
@@ -153,7 +152,7 @@ def _missing_batches(arms: Sequence[Arm], tasks: Sequence[PlannedTask], journal:
                     yield _Batch(arm, planned, examples, missing)
 
 
-def _record(planned: PlannedTask, example: EvalExample, answer: Answer) -> dict[str, Any]:
+def _record(planned: PlannedTask, example: Example, answer: Answer) -> dict[str, Any]:
     """Score an answer and return what is written down about it."""
     record: dict[str, Any] = {
         "status": "ok",

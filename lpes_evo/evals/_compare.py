@@ -11,8 +11,7 @@ from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questi
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
-from lpes_evo.evals._task_calls import headline_of
-from lpes_evo.problems import data_hash
+from lpes_evo.problems import data_hash, headline_of
 from lpes_evo.storage import read_journal
 
 

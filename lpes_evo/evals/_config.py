@@ -20,7 +20,7 @@ class EvalConfig(Settings):
         scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
         methods: What is compared with the untouched model, see `lpes_evo.methods.make_method`; ``None`` for the scales
             alone.
-        tasks: Names of the tasks, see `lpes_evo.evals.make_eval_task`.
+        tasks: Names of the tasks, see `lpes_evo.problems.make_task`.
         positions: Gold positions from 0 (beginning) to 1 (end), for tasks that can place the gold fact.
         data: Folder with the data files; also with task files of lm-evaluation-harness.
         limit: Most examples of a task, at each position where it has positions; ``None`` for all there are.

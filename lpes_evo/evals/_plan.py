@@ -3,18 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lpes_evo.errors import TaskError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.evals._encode import Mode, PromptFacts
-from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._target import encode_prompts, try_sharing
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
-from lpes_evo.evals._task_calls import draw_examples, warnings_of
 from lpes_evo.evals.harness import is_harness_task
-from lpes_evo.problems import NOTHING_ALIKE, Sharing, data_hash
+from lpes_evo.problems import (
+    NOTHING_ALIKE,
+    DataRequest,
+    Example,
+    Mode,
+    PromptSummary,
+    Sharing,
+    Task,
+    evaluation_hash,
+    examples_of,
+    make_task,
+    warnings_of,
+)
 from lpes_evo.workers import Pool
 
 # Texts of one message to a worker.
@@ -33,8 +41,8 @@ class DrawnTask:
         mode: How they are answered.
     """
 
-    task: EvalTask
-    examples: tuple[EvalExample, ...]
+    task: Task
+    examples: tuple[Example, ...]
     mode: Mode
 
 
@@ -58,14 +66,14 @@ class PlannedTask:
         notes: What a reader must know, one line each.
     """
 
-    task: EvalTask
+    task: Task
     mode: Mode
-    examples: tuple[EvalExample, ...]
-    batches: tuple[tuple[EvalExample, ...], ...]
+    examples: tuple[Example, ...]
+    batches: tuple[tuple[Example, ...], ...]
     sharing: dict[str, Sharing]
     data: str
     n_skipped: int
-    facts: dict[str, PromptFacts]
+    facts: dict[str, PromptSummary]
     notes: tuple[str, ...]
 
 
@@ -92,7 +100,7 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
     for spec in config.tasks:
         if is_harness_task(spec):
             continue
-        task = make_eval_task(spec)
+        task = make_task(spec)
         if task.name in taken:
             raise TaskError(f"Expected every task once, but {spec!r} is {task.name!r} again. Leave one out.")
         taken.add(task.name)
@@ -101,7 +109,7 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
             mode = "likelihood"
         elif config.teacher_forcing and task.teacher_forcing:
             mode = "teacher forcing"
-        examples = draw_examples(task, request)
+        examples = examples_of(task, request)
         _check(task, examples, mode)
         drawn.append(DrawnTask(task, examples, mode))
     return drawn, [spec for spec in config.tasks if is_harness_task(spec)]
@@ -125,7 +133,7 @@ def plan_task(
     Raises:
         TaskError: An example is too long and none may be skipped, all are, or the model does not know the words.
     """
-    found: list[PromptFacts] = []
+    found: list[PromptSummary] = []
     for start in range(0, len(drawn.examples), _CHUNK):
         found += pool.call(encode_prompts, drawn.examples[start : start + _CHUNK], drawn.mode)
     name = drawn.task.name
@@ -152,7 +160,7 @@ def plan_task(
         examples=kept,
         batches=batches,
         sharing=_sharing(pool, arms, batches, budget) if drawn.mode == "teacher forcing" else {},
-        data=data_hash(cast("Any", kept)),
+        data=evaluation_hash(kept),
         n_skipped=len(refused),
         facts=by_id,
         notes=_notes(drawn, config, kept, by_id, refused),
@@ -175,7 +183,7 @@ def _remedy(drawn: DrawnTask, config: EvalConfig, refused: Sequence[str]) -> str
     return "Make the task smaller, or choose a model with a larger window."
 
 
-def _check(task: EvalTask, examples: Sequence[EvalExample], mode: Mode) -> None:
+def _check(task: Task, examples: Sequence[Example], mode: Mode) -> None:
     """Refuse examples that no run could answer."""
     for example in examples:
         if mode == "likelihood":
@@ -195,8 +203,8 @@ def _check(task: EvalTask, examples: Sequence[EvalExample], mode: Mode) -> None:
 
 
 def _batches(
-    examples: Sequence[EvalExample], facts: dict[str, PromptFacts], budget: int, *, by_source: bool
-) -> tuple[tuple[EvalExample, ...], ...]:
+    examples: Sequence[Example], facts: dict[str, PromptSummary], budget: int, *, by_source: bool
+) -> tuple[tuple[Example, ...], ...]:
     """Return batches of examples of similar length, longest first, so that a device too small says so at once.
 
     With ``by_source`` questions about one text stand together, so that they can share a run over it.
@@ -214,7 +222,7 @@ def _batches(
             example.id,
         ),
     )
-    found: list[list[EvalExample]] = []
+    found: list[list[Example]] = []
     widest = (0, 0)
     for example in order:
         fact = facts[example.id]
@@ -229,7 +237,7 @@ def _batches(
 
 
 def _sharing(
-    pool: Pool, arms: Sequence[Arm], batches: Sequence[Sequence[EvalExample]], budget: int
+    pool: Pool, arms: Sequence[Arm], batches: Sequence[Sequence[Example]], budget: int
 ) -> dict[str, Sharing]:
     """Try on the longest text with several questions whether these may share a run over it, under every arm.
 
@@ -246,16 +254,16 @@ def _sharing(
     return nothing
 
 
-def _length(fact: PromptFacts) -> int:
+def _length(fact: PromptSummary) -> int:
     return fact.n_prompt + fact.n_answer
 
 
 def _notes(
     drawn: DrawnTask,
     config: EvalConfig,
-    kept: Sequence[EvalExample],
-    facts: dict[str, PromptFacts],
-    refused: Sequence[PromptFacts],
+    kept: Sequence[Example],
+    facts: dict[str, PromptSummary],
+    refused: Sequence[PromptSummary],
 ) -> tuple[str, ...]:
     notes = warnings_of(drawn.task, kept)
     if refused:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lpes_evo.evals._data import is_folder
+from lpes_evo.problems import is_folder
 from lpes_evo.storage import Record
 
 

@@ -18,10 +18,10 @@ from lpes_evo.evals._results import EvalResults, TaskResult, save_results
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
 from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
-from lpes_evo.evals._task_calls import headline_of
 from lpes_evo.evals._unseen import check_unseen
 from lpes_evo.evals.harness import is_harness_task
 from lpes_evo.methods import scales_file
+from lpes_evo.problems import headline_of
 from lpes_evo.runs import UNTOUCHED
 from lpes_evo.scales import Scales, load_scales
 from lpes_evo.storage import Journal, provenance
@@ -145,7 +145,7 @@ def _load_scales(config: EvalConfig, folder: EvalFolder) -> Scales | None:
 
 def _refuse_prompt_choices(arms: Sequence[Arm], lm_tasks: Sequence[str]) -> None:
     """Refuse methods that choose by the prompt beside tasks of the harness, which does not tell where prompts end."""
-    choosing = [arm.name for arm in arms if arm.chooses_by_prompt]
+    choosing = [arm.name for arm in arms if arm.method.chooses_by_prompt]
     if choosing and lm_tasks:
         raise ConfigError(
             f"Expected no methods that choose by the prompt beside tasks of lm-evaluation-harness, but got "

@@ -1,18 +1,16 @@
 """From scores of examples to headline numbers with intervals, and to paired differences with significance tests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.evals._results import ArmResult, Difference, Row
+from lpes_evo.problems import Headline
 from lpes_evo.statistics import mean_interval, paired_difference, wilson_interval
 
 FloatArray = npt.NDArray[np.float64]
-
-Headline = Callable[[FloatArray], float]
-"""Condenses scores ``(n_examples, n_parts)`` to the number that is reported."""
 
 # A headline that is no mean has to be computed anew for every resample.
 _N_RESAMPLES = 2000
@@ -47,7 +45,7 @@ def summarise_arm(
     """Condense the scores of an arm, overall and by gold position.
 
     Args:
-        headline: What is reported, see `lpes_evo.evals._task_calls.headline_of`.
+        headline: What is reported, see `lpes_evo.problems.headline_of`.
         scored: Scores of the examples the arm answered, at least one.
         base: Scores of the untouched model; ``None`` where the arm is that model.
         n_failed: Examples without an answer.
@@ -188,7 +186,7 @@ def _clusters(sources: Sequence[str]) -> tuple[npt.NDArray[np.intp], str]:
 
 
 def _bootstrap(
-    statistic: Callable[[FloatArray], float], rows: FloatArray, clusters: npt.NDArray[np.intp]
+    statistic: Headline, rows: FloatArray, clusters: npt.NDArray[np.intp]
 ) -> tuple[float, float, float]:
     """Return a statistic of rows with its percentile bootstrap interval over clusters."""
     members = np.split(np.argsort(clusters, kind="stable"), np.cumsum(np.bincount(clusters))[:-1])
@@ -232,9 +230,7 @@ def _sign_flip_test(differences: FloatArray, clusters: npt.NDArray[np.intp]) -> 
     return float(outcome.pvalue)
 
 
-def _exchange_test(
-    contrast: Callable[[FloatArray], float], both: FloatArray, clusters: npt.NDArray[np.intp]
-) -> float:
+def _exchange_test(contrast: Headline, both: FloatArray, clusters: npt.NDArray[np.intp]) -> float:
     """Return the p-value of a contrast of two arms where they may be exchanged cluster by cluster."""
     n_parts = both.shape[1] // 2
     exchanged = np.concatenate([both[:, n_parts:], both[:, :n_parts]], axis=1)

@@ -10,12 +10,18 @@ from lpes_evo.accelerators import empty_caches, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.evals._encode import EncodedPrompt, Mode, PromptEncoder, PromptFacts
 from lpes_evo.evals._generate import end_ids, generate_greedy
-from lpes_evo.evals._task import EvalExample
-from lpes_evo.methods import score_row_by_row
-from lpes_evo.methods.takeover import Applied
-from lpes_evo.problems import Sharing, score_answers, sharing_is_sound
+from lpes_evo.methods import Applied, score_row_by_row
+from lpes_evo.problems import (
+    EncodedPrompt,
+    Example,
+    Mode,
+    PromptEncoder,
+    PromptSummary,
+    Sharing,
+    score_answers,
+    sharing_is_sound,
+)
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -159,18 +165,18 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     for arm in arms:
         with arm.apply(target.loaded), torch.inference_mode():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-        record, length = arm.record(target.loaded.n_layers, model), arm.neutral_up_to(target.loaded)
+        record, length = arm.record(target.loaded.n_layers, model), arm.method.neutral_up_to(model)
         records.append(record if length is None else record | {"neutral_up_to": length})
     return records
 
 
-def encode_prompts(target: EvalTarget, examples: Sequence[EvalExample], mode: Mode) -> list[PromptFacts]:
+def encode_prompts(target: EvalTarget, examples: Sequence[Example], mode: Mode) -> list[PromptSummary]:
     """Return what is known about the prompts of examples."""
-    return [target.encoder.encode(example, mode).facts for example in examples]
+    return [target.encoder.encode(example, mode).summary for example in examples]
 
 
 def try_sharing(
-    target: EvalTarget, arms: Sequence[Arm], examples: Sequence[EvalExample], batch_tokens: int
+    target: EvalTarget, arms: Sequence[Arm], examples: Sequence[Example], batch_tokens: int
 ) -> dict[str, Sharing]:
     """Find out whether questions about one text may share a run over it, see `sharing_is_sound`.
 
@@ -189,7 +195,7 @@ def try_sharing(
     rows = [row for example in examples for row in target.encoder.encode(example, "teacher forcing").rows]
     found = {}
     for arm in arms:
-        if arm.chooses_by_prompt:
+        if arm.method.chooses_by_prompt:
             found[arm.name] = Sharing(False, "the method chooses by the prompt of each row")
             continue
         try:
@@ -209,7 +215,7 @@ def try_sharing(
 def answer_batch(
     target: EvalTarget,
     arm: Arm,
-    examples: Sequence[EvalExample],
+    examples: Sequence[Example],
     mode: Mode,
     batch_tokens: int,
     share_prefixes: bool = False,
@@ -241,8 +247,8 @@ def answer_batch(
 def _answer(
     target: EvalTarget,
     arm: Arm,
-    applied: Applied | None,
-    examples: Sequence[EvalExample],
+    applied: Applied,
+    examples: Sequence[Example],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
@@ -274,7 +280,7 @@ def _answer(
 
 
 def _generate(
-    target: EvalTarget, examples: Sequence[EvalExample], prompts: Sequence[EncodedPrompt]
+    target: EvalTarget, examples: Sequence[Example], prompts: Sequence[EncodedPrompt]
 ) -> list[Answer]:
     found = generate_greedy(
         target.loaded.model,
@@ -295,8 +301,8 @@ def _generate(
 def _read(
     target: EvalTarget,
     arm: Arm,
-    applied: Applied | None,
-    examples: Sequence[EvalExample],
+    applied: Applied,
+    examples: Sequence[Example],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
     batch_tokens: int,
@@ -304,7 +310,7 @@ def _read(
 ) -> list[Answer]:
     """Take the likelihood of known texts; with teacher forcing, also whether greedy decoding gives them."""
     rows = [row for prompt in prompts for row in prompt.rows]
-    if applied is not None and arm.chooses_by_prompt:
+    if arm.method.chooses_by_prompt:
         scores = score_row_by_row(applied, target.loaded.model, rows, prompts_end=mode == "teacher forcing")
     else:
         scores = score_answers(
@@ -334,13 +340,13 @@ _NOT_FINITE = "EvaluationError: the model's output is not finite. With float16, 
 
 def _blank(prompt: EncodedPrompt, n_rows: int, **values: Any) -> Answer:
     """Return an answer with what is known from the prompt."""
-    facts = prompt.facts
+    summary = prompt.summary
     return Answer(
-        facts.id,
+        summary.id,
         prompt.prompt_hash,
-        facts.n_prompt,
-        n_cut=facts.n_cut,
-        gold_lost=facts.gold_lost,
+        summary.n_prompt,
+        n_cut=summary.n_cut,
+        gold_lost=summary.gold_lost,
         n_rows=n_rows,
         **values,
     )

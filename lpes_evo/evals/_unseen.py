@@ -1,14 +1,15 @@
-"""Whether the examples of an evaluation were held back from the search that found the scales."""
+"""The check that an evaluation asks nothing that the search of its scales has seen."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lpes_evo.config import load_config
 from lpes_evo.errors import JournalError, LpesError, TaskError
-from lpes_evo.evals._task import EvalExample
+from lpes_evo.problems import Example, seen_examples
+from lpes_evo.runs import task_examples
 
 
-def check_unseen(scales: Path, examples: Mapping[str, Sequence[EvalExample]]) -> str:
+def check_unseen(scales: Path, examples: Mapping[str, Sequence[Example]]) -> str:
     """Check that no example was seen by the search, as far as its run folder tells.
 
     Args:
@@ -25,28 +26,20 @@ def check_unseen(scales: Path, examples: Mapping[str, Sequence[EvalExample]]) ->
     run = scales if scales.is_dir() else scales.parent
     if not (run / "config.yaml").is_file():
         return f"Not checked whether the search saw these examples: {run} has no config.yaml of a search"
+
     try:
         config = load_config(file=run / "config.yaml")
-        from lpes_evo.problems import make_task
-
-        settings = config.examples
-        seen = make_task(config.task.name, **config.task.options).examples(
-            positions=settings.positions,
-            n_per_position=settings.n_per_position,
-            seed=config.seed,
-            split="search",
-        )
+        used = task_examples(config, "search")
     except JournalError:  # the run folder is damaged, which a note among others must not hide
         raise
     except LpesError as error:
         return f"Not checked whether the search saw these examples: {error}"
-    sources = {example.source for example in seen}
-    prompts = {example.prompt for example in seen}
+
     for name, rows in examples.items():
-        shared = [row for row in rows if row.source in sources or row.prompt in prompts]
+        shared = seen_examples(used, rows)
         if shared:
             raise TaskError(
                 f"Expected examples that the search of {run} did not see, but {len(shared)} of {len(rows)} of the task "
                 f"{name!r} are made of material it used, first {shared[0].id!r}. Choose another --seed or other data."
             )
-    return f"None of the {len(seen)} examples of the search (task {config.task.name}) is evaluated here"
+    return f"None of the {len(used)} examples of the search (task {config.task.name}) is evaluated here"

@@ -9,12 +9,21 @@ import numpy as np
 
 from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, split_answer_key
-from lpes_evo.evals._data import Record, is_file, read_records
-from lpes_evo.evals._registry import make_eval_task
 from lpes_evo.evals._statistics import score_interval
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask
-from lpes_evo.evals._task_calls import draw_examples, headline_of, score_output, warnings_of
-from lpes_evo.evals.tasks import LEvalTask
+from lpes_evo.problems import (
+    DataRequest,
+    Example,
+    Record,
+    Task,
+    examples_of,
+    headline_of,
+    is_file,
+    make_task,
+    read_records,
+    score_output,
+    warnings_of,
+)
+from lpes_evo.problems.tasks import LEvalTask
 from lpes_evo.storage import read_header, read_journal
 
 
@@ -56,7 +65,7 @@ class PredictionScore:
 
 
 def score_predictions(
-    task: str | EvalTask,
+    task: str | Task,
     file: Path,
     request: DataRequest | None = None,
     *,
@@ -66,7 +75,7 @@ def score_predictions(
     """Score a prediction file.
 
     Args:
-        task: The task, or how `make_eval_task` names it.
+        task: The task, or how `make_task` names it.
         file: JSON lines: L-Eval's own format (``gt``, ``SYSTEM_pred``, ``evaluation``) for its tasks, which needs no
             data; for every task, the ``answers.jsonl`` of an evaluation, or lines with the ``id`` of an example and
             the ``output``.
@@ -82,7 +91,7 @@ def score_predictions(
         TaskError: The file or the data is malformed, an id is unknown or given twice, an answer is missing, the task
             generates nothing, or an argument does not go with the format of the file.
     """
-    made = make_eval_task(task) if isinstance(task, str) else task
+    made = make_task(task) if isinstance(task, str) else task
     if made.kind != "generate":
         raise TaskError(
             f"Expected a task whose answers are texts, but {made.name} takes the likelihood of one. Use lpes-evo eval."
@@ -90,7 +99,7 @@ def score_predictions(
     if not is_file(file):
         raise TaskError(f"Expected a file of predictions, but there is no file {file}.")
     if _is_evaluation(file):
-        examples = draw_examples(made, request or DataRequest())
+        examples = examples_of(made, request or DataRequest())
         known = {example.id for example in examples}
         return _scored(made, examples, _answered(file, known, made.name, system), file, partial)
 
@@ -108,7 +117,7 @@ def score_predictions(
             f"Expected --system only with a file in L-Eval's own format or the answers of an evaluation, but {file} is "
             "another. Leave it out."
         )
-    examples = draw_examples(made, request or DataRequest())
+    examples = examples_of(made, request or DataRequest())
     outputs = _outputs(records, {example.id for example in examples}, made.name)
     return _scored(made, examples, outputs, file, partial)
 
@@ -123,7 +132,7 @@ def _is_evaluation(file: Path) -> bool:
 
 
 def _scored(
-    made: EvalTask, examples: Sequence[EvalExample], outputs: dict[str, str], file: Path, partial: bool
+    made: Task, examples: Sequence[Example], outputs: dict[str, str], file: Path, partial: bool
 ) -> PredictionScore:
     """Score the outputs, or refuse a file that lacks some."""
     missing = [example.id for example in examples if example.id not in outputs]
@@ -195,7 +204,7 @@ def _answered(file: Path, known: set[str], task: str, arm: str | None) -> dict[s
     return outputs
 
 
-def _score(task: EvalTask, pairs: Sequence[tuple[EvalExample, str]], n_missing: int) -> PredictionScore:
+def _score(task: Task, pairs: Sequence[tuple[Example, str]], n_missing: int) -> PredictionScore:
     scores = np.array([score_output(task, output, example) for example, output in pairs], dtype=np.float64)
     examples = [example for example, _ in pairs]
     sources = [example.source for example in examples]

@@ -6,6 +6,7 @@ from ._job import (
     describe as describe,
     draw_examples as draw_examples,
     search_problem as search_problem,
+    task_examples as task_examples,
 )
 from ._pictures import (
     STYLES as STYLES,

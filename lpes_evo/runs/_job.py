@@ -7,10 +7,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.config import RunConfig, settings_hash
+from lpes_evo.errors import TaskError
 from lpes_evo.execution import ProblemFacts, with_less_memory
 from lpes_evo.models import LoadedModel, device_name, load_model, weights_hash
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import AnswerScores, Example, ModelProblem, Task, check_disjoint, make_task
+from lpes_evo.problems import (
+    AnswerScores,
+    DataRequest,
+    Example,
+    ModelProblem,
+    Split,
+    check_disjoint,
+    examples_of,
+    make_task,
+)
 
 
 @dataclass(frozen=True)
@@ -183,7 +193,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
     )
 
 
-def draw_examples(config: RunConfig) -> tuple[list[Example], list[Example]]:
+def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Draw the examples of a run, and check all else that needs no model.
 
     Args:
@@ -196,22 +206,46 @@ def draw_examples(config: RunConfig) -> tuple[list[Example], list[Example]]:
         TaskError: The task or its data are not valid, or the search and the held-out data overlap.
         CurveError: The curve settings do not fit each other.
     """
-    task = make_task(config.task.name, **config.task.options)
-    search_examples = _examples(task, config, "search")
-    report_examples = _examples(task, config, "report")
+    search_examples = task_examples(config, "search")
+    report_examples = task_examples(config, "report")
     check_disjoint(search_examples, report_examples)
     config.curve.space(n_layers=2)
     return search_examples, report_examples
 
 
-def _examples(task: Task, config: RunConfig, split: Any) -> list[Example]:
+def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:
+    """Draw the examples of one split of the task of a run.
+
+    Args:
+        config: The configuration.
+        split: ``search`` for the examples that steer the search, ``report`` for the held-out ones.
+
+    Returns:
+        The examples.
+
+    Raises:
+        TaskError: The task or its data are not valid, it has no such split, or it does not place the gold fact.
+    """
+    task = make_task(config.task.name, **config.task.options)
     settings = config.examples if split == "search" else config.report
-    return task.examples(
-        positions=settings.positions, n_per_position=settings.n_per_position, seed=config.seed, split=split
+    request = DataRequest(
+        positions=settings.positions,
+        limit=settings.n_per_position,
+        seed=config.seed,
+        split=split,
+        exact=True,
     )
 
+    examples = examples_of(task, request)
+    if any(example.position is None for example in examples):
+        raise TaskError(
+            f"Expected a task that places the gold fact, since a run reports by its position, but {task.name} does "
+            "not. Search on another task, and evaluate on this one."
+        )
+    return examples
 
-def _problem(loaded: LoadedModel, examples: list[Example], config: RunConfig) -> ModelProblem:
+
+def _problem(loaded: LoadedModel, examples: tuple[Example, ...], config: RunConfig) -> ModelProblem:
     task = config.task
     return ModelProblem(
         loaded,

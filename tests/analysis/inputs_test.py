@@ -5,7 +5,7 @@ import pytest
 from lpes_evo.analysis import inputs_of_examples, inputs_of_text
 from lpes_evo.errors import TaskError
 from lpes_evo.models import load_model
-from lpes_evo.problems import make_task
+from lpes_evo.problems import DataRequest, make_task
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def tiny():
 
 def examples(name, **options):
     return make_task(name, **options).examples(
-        positions=[0.0, 0.5, 1.0], n_per_position=2, seed=0, split="report"
+        DataRequest(positions=[0.0, 0.5, 1.0], limit=2, seed=0, split="report")
     )
 
 

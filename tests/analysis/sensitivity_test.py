@@ -16,7 +16,7 @@ from lpes_evo.analysis._sensitivity import (
 )
 from lpes_evo.cli._analysis import sensitivity
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, NeedleTask, TargetCurveProblem
+from lpes_evo.problems import DataRequest, ModelProblem, NeedleTask, TargetCurveProblem
 from lpes_evo.scales import Scales
 
 
@@ -29,7 +29,9 @@ def test_the_derivative_is_taken_in_the_logarithm_of_each_scale():
 
 
 def test_gradients_of_single_examples_add_up_to_that_of_all(tiny_loaded):
-    examples = NeedleTask(n_keys=3).examples(positions=(0.0, 1.0), n_per_position=2, seed=0, split="report")
+    examples = NeedleTask(n_keys=3).examples(
+        DataRequest(positions=(0.0, 1.0), limit=2, seed=0, split="report")
+    )
     problem = ModelProblem(tiny_loaded, examples)
     scales = np.array([1.3, 0.8, 1.1])
     values = measure_sensitivity(problem, scales)

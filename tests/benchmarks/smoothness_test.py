@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lpes_evo import Journal, load_model
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "smoothness.py"
 
@@ -29,7 +29,7 @@ def loaded():
 
 def examples(n):
     return make_task("recall", n_pairs=12).examples(
-        positions=(0.0, 0.5, 1.0), n_per_position=n, seed=3, split="search"
+        DataRequest(positions=(0.0, 0.5, 1.0), limit=n, seed=3, split="search")
     )
 
 
@@ -85,7 +85,7 @@ def test_the_sizes_are_numbers_of_search_examples_and_share_their_first_texts(sc
         {
             example.source
             for example in make_task("needle", n_keys=8).examples(
-                positions=script.POSITIONS, n_per_position=n, seed=0, split="search"
+                DataRequest(positions=script.POSITIONS, limit=n, seed=0, split="search")
             )
         }
         for n in (2, 33)

@@ -8,20 +8,16 @@ import pytest
 
 from lpes_evo.errors import ConfigError, JournalError, TaskError
 from lpes_evo.evals import (
-    DataRequest,
     EvalConfig,
-    EvalExample,
     EvalFolder,
-    EvalTask,
     compare_evaluations,
     load_results,
-    make_eval_task,
     score_predictions,
 )
 from lpes_evo.evals._answers import answer_key
 from lpes_evo.evals._run import _load_scales
 from lpes_evo.evals._statistics import score_interval
-from lpes_evo.problems import make_task
+from lpes_evo.problems import DataRequest, Example, Task, make_task
 from lpes_evo.scales import Scales
 from lpes_evo.statistics import wilson_interval
 from lpes_evo.storage import read_journal
@@ -71,7 +67,7 @@ def test_a_record_is_known_again_in_another_order_and_file(tmp_path):
             example.source
             for split in ("search", "report")
             for example in make_task("kv", data=path).examples(
-                positions=(0.0,), n_per_position=n, seed=0, split=split
+                DataRequest(positions=(0.0,), limit=n, seed=0, split=split)
             )
         }
         for path, n in zip(paths, (4, 2), strict=True)
@@ -82,7 +78,7 @@ def test_a_record_is_known_again_in_another_order_and_file(tmp_path):
 
 def test_a_key_with_a_quote_is_found_in_its_prompt(tmp_path):
     write_records(tmp_path / "kv-retrieval-4_keys.jsonl", range(6), key='a"b')
-    (made, *_) = make_eval_task("kv").examples(DataRequest(folder=tmp_path, positions=(0.5,), limit=1))
+    (made, *_) = make_task("kv").examples(DataRequest(folder=tmp_path, positions=(0.5,), limit=1))
     assert made.answers[0] in made.prompt[slice(*made.gold)]
 
 
@@ -94,7 +90,7 @@ def test_few_equal_scores_are_no_certainty(value, unit):
     assert high - low > 0.3
 
 
-class Faulty(EvalTask):
+class Faulty(Task):
     name = "faulty"
     metric = "accuracy"
 
@@ -102,7 +98,7 @@ class Faulty(EvalTask):
         self.result = result
 
     def examples(self, request):
-        return [EvalExample(id="one", prompt="x", answers=("y",))]
+        return [Example(id="one", prompt="x", answers=("y",))]
 
     def score(self, output, example):
         if isinstance(self.result, Exception):

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import choose, find_file, find_files, load_hub, read_records
+from lpes_evo.problems import choose, find_file, find_files, load_hub, read_records
 
 ROWS = [{"id": "a", "text": "één"}, {"id": "b", "text": "two"}]
 LINES = "\n".join(json.dumps(row) for row in ROWS) + "\n"

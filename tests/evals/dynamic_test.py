@@ -11,7 +11,7 @@ import pytest
 from lpes_evo.evals import EvalConfig, EvalFolder, run_evaluation
 from lpes_evo.models import load_model
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
 from lpes_evo.scales import Scales
 
 POINTS = ((0.0, 0.9), (0.0, 1.3), (5.0, 1.2), (5.0, 1.1))
@@ -64,9 +64,9 @@ def test_an_answer_does_not_depend_on_the_tasks_before_it(folder, tmp_path):
 
 def test_a_search_scores_an_example_as_a_fresh_model_does(folder):
     task = make_task("recall", n_pairs=40)
-    short = task.examples(positions=[0.0, 0.5], n_per_position=3, seed=0, split="search")
+    short = task.examples(DataRequest(positions=[0.0, 0.5], limit=3, seed=0, split="search"))
     longer = make_task("recall", n_pairs=60).examples(
-        positions=[0.5], n_per_position=2, seed=0, split="search"
+        DataRequest(positions=[0.5], limit=2, seed=0, split="search")
     )
     curves = np.stack([np.ones(6), np.linspace(0.8, 1.2, 6)])
     expected = ModelProblem(load_model(folder, device="cpu"), short).score_many(curves)

@@ -4,8 +4,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from lpes_evo.evals import EvalExample
-from lpes_evo.evals._encode import PromptEncoder
+from lpes_evo.problems import Example, PromptEncoder
 from samples import CHAT_TEMPLATE, build_tokenizer
 
 UNKNOWN = "<unk>"
@@ -15,7 +14,7 @@ HEAD, TAIL = "Read this.\n", "\nWho was it?"
 def example(document="text", gold=None, **options):
     prompt = HEAD + document + TAIL
     place = prompt.index(gold) if gold else 0
-    return EvalExample(
+    return Example(
         id="e",
         prompt=prompt,
         answers=("Ada",),
@@ -60,7 +59,7 @@ def test_teacher_forcing_splits_prompt_and_answer_as_the_search_does():
 @pytest.mark.parametrize("over_length", ["error", "skip"])
 def test_a_prompt_of_5000_tokens_is_refused_by_a_window_of_4096_and_never_cut_unasked(over_length):
     entry = example("x" * (5000 - len(HEAD + TAIL) - 1))
-    facts = encoder(over_length=over_length).encode(entry, "generation").facts
+    facts = encoder(over_length=over_length).encode(entry, "generation").summary
     assert facts.n_prompt == 5000
     assert facts.n_cut == 0
     assert facts.refusal == "it is 914 tokens longer than the window of 4096 tokens, answer included"
@@ -72,11 +71,11 @@ def test_a_cut_takes_the_middle_of_the_document_and_keeps_instruction_and_questi
     encoded = asked.encode(example(document), "generation")
     text = prompt_text(asked, encoded)
     # The room for the answer counts too.
-    assert encoded.facts.n_prompt == len(encoded.rows[0].prompt_ids) == 4096 - 10
+    assert encoded.summary.n_prompt == len(encoded.rows[0].prompt_ids) == 4096 - 10
     assert text.startswith(f"<s><user>\n{HEAD}0000 0001")
     assert text.endswith(f"0998 0999 {TAIL}\n<assistant>\n")
     whole = encoder(9999, template=CHAT_TEMPLATE).encode(example(document), "generation")
-    assert encoded.facts.n_cut == whole.facts.n_prompt - encoded.facts.n_prompt
+    assert encoded.summary.n_cut == whole.summary.n_prompt - encoded.summary.n_prompt
     kept = text.removeprefix(f"<s><user>\n{HEAD}").removesuffix(f"{TAIL}\n<assistant>\n")
     front = next(n for n in range(len(kept)) if not document.startswith(kept[: n + 1]))
     assert abs(front - len(kept) / 2) <= 4
@@ -87,8 +86,8 @@ def test_a_cut_takes_the_middle_of_the_document_and_keeps_instruction_and_questi
 def test_a_cut_that_takes_the_needed_fact_is_told(place, lost):
     document = "x" * place + "GOLD FACT" + "x" * (5000 - place)
     encoded = encoder(over_length="cut").encode(example(document, "GOLD FACT"), "generation")
-    assert encoded.facts.refusal is None
-    assert encoded.facts.gold_lost is lost
+    assert encoded.summary.refusal is None
+    assert encoded.summary.gold_lost is lost
 
 
 def test_a_cut_splits_no_character():
@@ -115,10 +114,10 @@ def test_what_cannot_be_cut_is_refused_with_its_reason():
     asked = encoder(100, over_length="cut")
     assert (
         "no part of it may be cut"
-        in asked.encode(replace(example("x" * 300), cut=None), "generation").facts.refusal
+        in asked.encode(replace(example("x" * 300), cut=None), "generation").summary.refusal
     )
     long_question = replace(example("x" * 30), prompt=example("x" * 30).prompt + "?" * 300)
-    assert "its document has only 30 tokens" in asked.encode(long_question, "generation").facts.refusal
+    assert "its document has only 30 tokens" in asked.encode(long_question, "generation").summary.refusal
     shouting = encoder(
         100,
         over_length="cut",
@@ -126,13 +125,13 @@ def test_what_cannot_be_cut_is_refused_with_its_reason():
     )
     assert (
         "the chat template changes the prompt"
-        in shouting.encode(example("x" * 300), "generation").facts.refusal
+        in shouting.encode(example("x" * 300), "generation").summary.refusal
     )
 
 
 def test_a_likelihood_is_taken_of_every_token_but_the_first_special_one():
     asked = encoder(20, template=CHAT_TEMPLATE)
-    entry = EvalExample(id="t", prompt="", answers=("abcdefgh" * 5,))
+    entry = Example(id="t", prompt="", answers=("abcdefgh" * 5,))
     encoded = asked.encode(entry, "likelihood")
     assert [len(row.prompt_ids) for row in encoded.rows] == [1, 1, 1]
     assert [asked.tokenizer.decode(row.answer_ids) for row in encoded.rows] == [
@@ -140,17 +139,17 @@ def test_a_likelihood_is_taken_of_every_token_but_the_first_special_one():
         "defgh" + "abcdefgh" + "abcdef",
         "gh",
     ]
-    assert encoded.facts.n_answer == 40
+    assert encoded.summary.n_answer == 40
 
 
 def test_a_likelihood_under_a_prompt_counts_the_text_alone_and_must_fit():
     asked = encoder(20)
-    entry = EvalExample(id="t", prompt="Once ", answers=("upon a time",))
+    entry = Example(id="t", prompt="Once ", answers=("upon a time",))
     (row,) = asked.encode(entry, "likelihood").rows
     assert asked.tokenizer.decode(row.prompt_ids) == "<s>Once "
     assert asked.tokenizer.decode(row.answer_ids) == "upon a time"
     entry = replace(entry, answers=("upon a time and more",))
-    assert "it has 26 tokens, and the window has 20" in asked.encode(entry, "likelihood").facts.refusal
+    assert "it has 26 tokens, and the window has 20" in asked.encode(entry, "likelihood").summary.refusal
 
 
 def test_unknown_words_are_counted():
@@ -158,8 +157,8 @@ def test_unknown_words_are_counted():
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     wrapped.unk_token = UNKNOWN
-    entry = EvalExample(id="u", prompt="a b stranger a other", answers=("a",))
-    assert PromptEncoder(wrapped, 100).encode(entry, "generation").facts.n_unknown == 2
+    entry = Example(id="u", prompt="a b stranger a other", answers=("a",))
+    assert PromptEncoder(wrapped, 100).encode(entry, "generation").summary.n_unknown == 2
 
 
 def test_the_hash_of_a_prompt_follows_its_tokens():

@@ -12,11 +12,10 @@ from tokenizers import processors
 from lpes_evo.cli._eval import evaluate as evaluate_command
 from lpes_evo.errors import EvaluationError, JournalError, ModelError, ScalesError, TaskError
 from lpes_evo.evals import (
+    Arm,
     EvalConfig,
     EvalFolder,
     EvalTarget,
-    LpesArm,
-    UntouchedArm,
     _target as target_module,
     answer_batch,
     compare_evaluations,
@@ -28,23 +27,24 @@ from lpes_evo.evals import (
 from lpes_evo.evals._plan import draw_tasks
 from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import try_sharing
+from lpes_evo.methods import Baseline, Lpes
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
 from lpes_evo.scales import Scales
 from samples import build_llama, build_tokenizer, without_checksums
 
 POINTS = ((0.0, 0.9), (0.0, 2.8), (5.0, 2.7), (5.0, 2.6))
 
 TASKS = """
-from lpes_evo.evals import EvalExample, EvalTask
+from lpes_evo.problems import Example, Task
 
 
-class Base(EvalTask):
+class Base(Task):
     metric = "accuracy"
 
     def examples(self, request):
         return [
-            EvalExample(f"q{n}", prompt=" ".join(map(str, range(3, 9 + 2 * n))), answers=("5",), source=f"s{n}",
+            Example(f"q{n}", prompt=" ".join(map(str, range(3, 9 + 2 * n))), answers=("5",), source=f"s{n}",
                         position=n % 2, max_new_tokens=3, cut=(2, 9))
             for n in range(6)
         ]
@@ -82,7 +82,7 @@ class Text(Base):
 
     def examples(self, request):
         return [
-            EvalExample(f"t{n}", prompt="", answers=(" ".join(map(str, range(2, 150 + n))),), source=f"s{n}")
+            Example(f"t{n}", prompt="", answers=(" ".join(map(str, range(2, 150 + n))),), source=f"s{n}")
             for n in range(4)
         ]
 
@@ -94,7 +94,7 @@ class Continued(Text):
     name = "continued"
 
     def examples(self, request):
-        return [EvalExample(f"t{n}", prompt="3 4", answers=("5 " * (3 if n else 90),)) for n in range(4)]
+        return [Example(f"t{n}", prompt="3 4", answers=("5 " * (3 if n else 90),)) for n in range(4)]
 
 
 class Forced(Base):
@@ -102,9 +102,9 @@ class Forced(Base):
     teacher_forcing = True
 
     def examples(self, request):
-        from lpes_evo.evals import make_eval_task
+        from lpes_evo.problems import make_task
 
-        return make_eval_task("recall:20").examples(request)
+        return make_task("recall:20").examples(request)
 
     def score(self, output, example):
         return (float(output.split()[:1] == [example.answers[0]]),)
@@ -116,7 +116,7 @@ class Asked(Forced):
     def examples(self, request):
         texts = [" ".join(str((7 * n + 3 * m) % 90) for m in range(60 + n)) for n in range(3)]
         return [
-            EvalExample(f"{n}-{key}", prompt=f"{texts[n]} {key}", answers=(f"{key + 1} {key}",), source=f"s{n}")
+            Example(f"{n}-{key}", prompt=f"{texts[n]} {key}", answers=(f"{key + 1} {key}",), source=f"s{n}")
             for key in range(4)
             for n in range(3)
         ]
@@ -165,7 +165,7 @@ def test_an_evaluation_gives_the_scores_that_the_search_problem_gives(tmp_path, 
     task = make_task("recall", n_pairs=64)
     from lpes_evo.models import load_model
 
-    examples = task.examples(positions=[0.0, 0.5], n_per_position=12, seed=0, split="report")
+    examples = task.examples(DataRequest(positions=[0.0, 0.5], limit=12, seed=0, split="report"))
     problem = ModelProblem(load_model("tiny"), examples)
     (found,) = results.tasks
     assert found.n_examples == len(drawn.examples) == 24
@@ -547,12 +547,11 @@ class Seen(Base):
     name = "seen"
 
     def examples(self, request):
-        from lpes_evo.problems import make_task
+        from lpes_evo.problems import DataRequest, make_task
 
-        drawn = make_task("recall", n_pairs=20).examples(
-            positions=[0.5], n_per_position=2, seed=3, split={split_seed!r}
-        )
-        return [EvalExample(e.id, e.prompt, (e.answer,), source=e.source, max_new_tokens=1) for e in drawn]
+        wanted = DataRequest(positions=[0.5], limit=2, seed=3, split={split_seed!r})
+        drawn = make_task("recall", n_pairs=20).examples(wanted)
+        return [Example(e.id, e.prompt, (e.answer,), source=e.source, max_new_tokens=1) for e in drawn]
 """
     )
     config = configured(f"{tasks_file}:Seen", scales=str(scales_file.parent))
@@ -675,10 +674,12 @@ def test_arms_leave_the_model_as_it_was(scales_file, tasks_file):
     config = configured(f"{tasks_file}:Plain")
     target = EvalTarget.of(loaded, config)
     examples = draw_tasks(config)[0][0].examples
-    before = answer_batch(target, UntouchedArm(), examples, "generation", 1024)
-    changed = answer_batch(target, LpesArm(load_scales(scales_file)), examples, "generation", 1024)
+    before = answer_batch(target, Arm("untouched", Baseline()), examples, "generation", 1024)
+    changed = answer_batch(
+        target, Arm("lpes", Lpes(scales=load_scales(scales_file))), examples, "generation", 1024
+    )
     assert [answer.output for answer in changed] != [answer.output for answer in before]
-    assert answer_batch(target, UntouchedArm(), examples, "generation", 1024) == before
+    assert answer_batch(target, Arm("untouched", Baseline()), examples, "generation", 1024) == before
 
 
 def test_the_driver_loads_no_torch(tmp_path):

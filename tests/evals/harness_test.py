@@ -18,7 +18,7 @@ from lpes_evo.evals.harness import HARNESS_TASKS, LpesLM, is_harness_task, run_h
 from lpes_evo.evals.harness._score import macro_average, score_subject
 from lpes_evo.models import LoadedModel
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import RecallTask
+from lpes_evo.problems import DataRequest, RecallTask
 from samples import build_llama, build_tokenizer
 
 ABSURD = [1000.0] * 6
@@ -32,7 +32,9 @@ def questions(n, n_wrong=0):
     """
     draw = random.Random(0)
     positions = [slot / 15 for slot in range(8, 16)]
-    examples = RecallTask(16).examples(positions=positions, n_per_position=-(-n // 8), seed=n, split="search")
+    examples = RecallTask(16).examples(
+        DataRequest(positions=positions, limit=-(-n // 8), seed=n, split="search")
+    )
     rows = []
     for example in draw.sample(examples, n):
         values = example.prompt.split()[17:32:2]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest
-from lpes_evo.evals.tasks import LEVAL_TASKS, LEvalTask
+from lpes_evo.problems import DataRequest
+from lpes_evo.problems.tasks import LEVAL_TASKS, LEvalTask
 
 DOCUMENT = "A long document about dogs."
 

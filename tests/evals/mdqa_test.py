@@ -6,8 +6,8 @@ import json
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest, metrics
-from lpes_evo.evals.tasks import MdqaTask
+from lpes_evo.problems import DataRequest, metrics
+from lpes_evo.problems.tasks import MdqaTask
 
 
 def question(number, answers=None, others=0):

@@ -9,7 +9,7 @@ import regex
 from hypothesis import given, strategies as st
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import metrics
+from lpes_evo.problems import metrics
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_truth_is_the_first_word_that_says_one():
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
-    import lpes_evo.evals._data as data
+    import lpes_evo.problems._data as data
 
     def refuse(name):
         raise ImportError(name)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest
-from lpes_evo.evals.tasks import PerplexityTask
+from lpes_evo.problems import DataRequest
+from lpes_evo.problems.tasks import PerplexityTask
 
 TEXT = "  one two\n three  four five\nsix seven "
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from lpes_evo.cli._score import score
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest, score_predictions
-from lpes_evo.evals.tasks import NeedleEvalTask
+from lpes_evo.evals import score_predictions
+from lpes_evo.problems import DataRequest, NeedleTask
 
 REQUEST = DataRequest(positions=(0.0, 1.0), limit=4)
 
@@ -26,7 +26,7 @@ def write(path, rows):
 
 
 def needle_rows():
-    made = NeedleEvalTask(4).examples(REQUEST)
+    made = NeedleTask(4).examples(REQUEST)
     return [
         {"id": example.id, "output": example.answers[0] if example.position == 0 or index == 4 else "none"}
         for index, example in enumerate(made)
@@ -136,7 +136,7 @@ def test_warnings_of_the_task_are_shown(tmp_path):
         for number in (1, 2)
     ]
     write(tmp_path / "nq-open-oracle.jsonl", rows)
-    from lpes_evo.evals.tasks import MdqaTask
+    from lpes_evo.problems.tasks import MdqaTask
 
     made = MdqaTask(2).examples(DataRequest(folder=tmp_path, positions=(0.0,)))
     file = write(tmp_path / "answers.jsonl", [{"id": example.id, "output": "x"} for example in made])

@@ -3,18 +3,18 @@
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest, EvalTask, _registry, eval_task_names, make_eval_task, register_task
-from lpes_evo.evals.tasks import PasskeyTask
+from lpes_evo.problems import DataRequest, Task, _registry, make_task, register_task, task_names
+from lpes_evo.problems.tasks import PasskeyTask
 
 TASK_FILE = """
-from lpes_evo.evals._task import EvalExample, EvalTask
+from lpes_evo.problems import Example, Task
 
-class Echo(EvalTask):
+class Echo(Task):
     name = "echo"
     metric = "accuracy"
 
     def examples(self, request):
-        return [EvalExample("echo/0", "Say yes.", ("yes",))]
+        return [Example("echo/0", "Say yes.", ("yes",))]
 
     def score(self, output, example):
         return (float(output.strip() == example.answers[0]),)
@@ -23,7 +23,7 @@ class Broken(Echo):
     def __init__(self):
         raise RuntimeError("out of order")
 
-class Nameless(EvalTask):
+class Nameless(Task):
     examples = Echo.examples
     score = Echo.score
 """
@@ -54,17 +54,17 @@ def task_file(tmp_path):
     ],
 )
 def test_a_spec_makes_a_task_whose_name_makes_it_again(spec, name):
-    task = make_eval_task(spec)
+    task = make_task(spec)
     assert task.name == name
-    assert make_eval_task(task.name).name == name
+    assert make_task(task.name).name == name
 
 
 def test_every_listed_name_makes_a_task_with_a_metric():
-    names = eval_task_names()
+    names = task_names()
     assert len(names) == 6 + 10 + 20
     for name in names:
-        task = make_eval_task(name)
-        assert isinstance(task, EvalTask)
+        task = make_task(name)
+        assert isinstance(task, Task)
         assert task.metric
         assert task.parts
 
@@ -89,11 +89,11 @@ def test_every_listed_name_makes_a_task_with_a_metric():
 )
 def test_a_wrong_spec_is_one_line_with_the_nearest_name(spec, match):
     with pytest.raises(TaskError, match=match):
-        make_eval_task(spec)
+        make_task(spec)
 
 
 def test_a_task_of_a_file_is_made(task_file):
-    task = make_eval_task(f"{task_file}:Echo")
+    task = make_task(f"{task_file}:Echo")
     (example,) = task.examples(DataRequest())
     assert task.score(" yes", example) == (1.0,)
 
@@ -101,31 +101,31 @@ def test_a_task_of_a_file_is_made(task_file):
 @pytest.mark.parametrize(
     ("class_name", "match"),
     [
-        ("Absent", "the EvalTask class Absent, but it defines Echo, Broken, Nameless"),
-        ("EvalExample", "the EvalTask class EvalExample"),
+        ("Absent", "the Task class Absent, but it defines Echo, Broken, Nameless"),
+        ("Example", "the Task class Example"),
         ("Broken", "it raised RuntimeError: out of order"),
         ("Nameless", r"attribute name of Nameless in .*my_task\.py to be a name on one line, but it is None"),
     ],
 )
 def test_a_file_without_such_a_task_is_one_line(task_file, class_name, match):
     with pytest.raises(TaskError, match=match):
-        make_eval_task(f"{task_file}:{class_name}")
+        make_task(f"{task_file}:{class_name}")
 
 
 def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path):
     with pytest.raises(TaskError, match="there is no file"):
-        make_eval_task(f"{tmp_path / 'absent.py'}:Echo")
+        make_task(f"{tmp_path / 'absent.py'}:Echo")
     (tmp_path / "torn.py").write_text("class Echo(")
     with pytest.raises(TaskError, match="raised SyntaxError"):
-        make_eval_task(f"{tmp_path / 'torn.py'}:Echo")
+        make_task(f"{tmp_path / 'torn.py'}:Echo")
 
 
 def test_a_registered_task_gets_what_the_user_wrote(monkeypatch):
     monkeypatch.setattr(_registry, "_TASKS", dict(_registry._TASKS))
     register_task("short-passkey", lambda spec: PasskeyTask(spec.number(2)))
-    assert make_eval_task("short-passkey").name == "passkey:2"
-    assert make_eval_task("short-passkey:3").name == "passkey:3"
-    assert "short-passkey" in eval_task_names()
+    assert make_task("short-passkey").name == "passkey:2"
+    assert make_task("short-passkey:3").name == "passkey:3"
+    assert "short-passkey" in task_names()
     with pytest.raises(TaskError, match="'short-passkey' is taken"):
         register_task("short-passkey", lambda spec: PasskeyTask(spec.number(2)))
     with pytest.raises(TaskError, match="task name of letters"):

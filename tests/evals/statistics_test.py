@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lpes_evo.evals import make_eval_task
 from lpes_evo.evals._lm_tasks import macro_average
 from lpes_evo.evals._statistics import ScoredExample, difference, score_interval, summarise_arm
-from lpes_evo.evals._task_calls import headline_of
+from lpes_evo.problems import headline_of, make_task
 from lpes_evo.statistics import wilson_interval
 
 
@@ -125,8 +124,8 @@ def test_null_p_values_are_spread_over_the_unit_interval():
 
 
 def test_a_task_tells_whether_its_headline_is_a_mean():
-    assert headline_of(make_eval_task("recall")) is None
-    headline = headline_of(make_eval_task("perplexity"))
+    assert headline_of(make_task("recall")) is None
+    headline = headline_of(make_task("perplexity"))
     assert headline(np.array([[10.0, 5.0], [2.0, 1.0]])) == 2.0
 
 

@@ -8,28 +8,24 @@ import pytest
 from lpes_evo.cli._eval import evaluate
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.evals import (
-    DataRequest,
     EvalConfig,
     EvalFolder,
-    _registry,
     load_results,
-    make_eval_task,
-    register_task,
     run_evaluation,
     score_predictions,
 )
 from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.problems import data_hash
+from lpes_evo.problems import DataRequest, _registry, data_hash, make_task, register_task
 
 SOURCE = """
-from lpes_evo.evals import EvalExample, EvalTask
+from lpes_evo.problems import Example, Task
 
 
 def example(n=0, **fields):
-    return EvalExample(**({"id": f"q{n}", "prompt": "3 4 5 ? 3", "answers": ("4",), "max_new_tokens": 1} | fields))
+    return Example(**({"id": f"q{n}", "prompt": "3 4 5 ? 3", "answers": ("4",), "max_new_tokens": 1} | fields))
 
 
-class Sound(EvalTask):
+class Sound(Task):
     name = "sound"
     metric = "accuracy"
 
@@ -86,7 +82,7 @@ def draw(spec):
             "the method examples of Mine in {file}, line {line}, .* it raised ZeroDivisionError: ",
         ),
         (["def examples(self, request): return None"], "the method examples of Mine in {file} .* raised TypeError"),
-        (["def examples(self, request): return ['a']"], "{file} to give a list of EvalExample, but number 0 is 'a'"),
+        (["def examples(self, request): return ['a']"], "{file} to give a list of Example, but number 0 is 'a'"),
         (["def examples(self, request): return []"], "examples of Mine in {file} made 0 examples"),
         (["def examples(self, request): return [example()] * 2"], "Mine in {file} made 2 examples with 1 different"),
     ],
@@ -148,7 +144,7 @@ def test_a_field_of_a_wrong_type_is_named_with_its_example(write, field, value, 
 )  # fmt: skip
 def test_an_attribute_of_a_wrong_type_is_refused_before_anything_is_made(write, line, message):
     with pytest.raises(TaskError, match=message):
-        make_eval_task(write(line))
+        make_task(write(line))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +232,7 @@ def test_two_files_of_one_name_are_two_modules(write, tmp_path):
     (tmp_path / "other").mkdir()
     second = tmp_path / "other" / "my_task.py"
     second.write_text(SOURCE)
-    first_task, second_task = make_eval_task(spec), make_eval_task(f"{second}:Mine")
+    first_task, second_task = make_task(spec), make_task(f"{second}:Mine")
     assert type(first_task).__module__ != type(second_task).__module__
     assert first_task.check([]) == ["first"]
 
@@ -248,19 +244,17 @@ def test_a_registered_maker_that_fails_is_one_line(monkeypatch):
     with pytest.raises(
         TaskError, match="maker registered for 'broken' to make a task, but it raised ZeroDivision"
     ):
-        make_eval_task("broken")
+        make_task("broken")
     with pytest.raises(
-        TaskError, match="maker registered for the task 'empty' to return an EvalTask, but got NoneT"
+        TaskError, match="maker registered for the task 'empty' to return a Task, but got NoneT"
     ):
-        make_eval_task("empty")
+        make_task("empty")
 
 
 def test_every_task_of_this_package_makes_sound_examples(tmp_path):
     for spec in ("kv:5", "needle:2", "recall:4", "passkey:2"):
         made = draw_tasks(EvalConfig(tasks=(spec,), positions=(0.0, 1.0), limit=2))[0][0]
-        assert list(made.examples) == make_eval_task(spec).examples(
-            DataRequest(positions=(0.0, 1.0), limit=2)
-        )
+        assert list(made.examples) == make_task(spec).examples(DataRequest(positions=(0.0, 1.0), limit=2))
         assert len(data_hash(made.examples)) == 64
 
 

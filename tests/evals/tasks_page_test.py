@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lpes_evo.evals import DataRequest, make_eval_task, score_predictions
-from lpes_evo.evals._registry import _TASKS
+from lpes_evo.evals import score_predictions
+from lpes_evo.problems import DataRequest, make_task
+from lpes_evo.problems._registry import _TASKS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 
@@ -22,9 +23,9 @@ def box_task(tmp_path):
 
 def test_the_example_task_runs_as_written(box_task, tmp_path):
     request = DataRequest(positions=(0.0, 1.0), limit=3)
-    made = make_eval_task(box_task).examples(request)
+    made = make_task(box_task).examples(request)
     assert [example.position for example in made] == [0.0] * 3 + [1.0] * 3
-    assert made == make_eval_task(box_task).examples(request)
+    assert made == make_task(box_task).examples(request)
     for example in made:
         box = re.search(r"box (\d+)\?", example.prompt).group(1)
         assert example.prompt[slice(*example.gold)] == f"Box {box} is {example.answers[0]}."
@@ -48,5 +49,5 @@ def test_the_table_names_every_task_and_each_of_its_options_is_known():
         variant = next(iter(_TASKS[name].variants), "")
         for option in re.findall(r"`(\+[a-z]+(?:=N)?)`", options):
             spec = name + (f":{'news_summ' if name == 'leval' else variant}" if variant else "")
-            task = make_eval_task(spec + option.replace("N", "3"))
+            task = make_task(spec + option.replace("N", "3"))
             assert option.partition("=")[0] in task.name

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest
-from lpes_evo.evals.tasks import ZEROSCROLLS_TASKS, ZeroScrollsTask
+from lpes_evo.problems import DataRequest
+from lpes_evo.problems.tasks import ZEROSCROLLS_TASKS, ZeroScrollsTask
 
 REFERENCES = {"quality": "(B) The moon", "space_digest": "62%", "book_sum_sort": "2, 1, 3"}
 PERFECT = {"quality": "B", "space_digest": "62%", "book_sum_sort": "2, 1, 3"}

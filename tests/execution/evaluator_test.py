@@ -16,7 +16,7 @@ from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.execution import Evaluator, drive
 from lpes_evo.models import load_model
 from lpes_evo.operators import CurveSpace, init_constants, init_random_walk
-from lpes_evo.problems import ModelProblem, NeedleTask, aggregate, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, NeedleTask, aggregate, make_task
 from lpes_evo.reporting import PlainReporter
 from lpes_evo.rope import repair_frequencies
 from lpes_evo.search import Search, is_worse
@@ -204,7 +204,7 @@ def test_where_the_shape_of_a_batch_shows_every_pass_has_the_same_number_of_curv
 
 def model_problem(loaded, dtype="float32", n_texts=4, **options):
     drawn = NeedleTask(n_keys=2).examples(
-        positions=(0.0, 0.5, 1.0), n_per_position=n_texts, seed=0, split="search"
+        DataRequest(positions=(0.0, 0.5, 1.0), limit=n_texts, seed=0, split="search")
     )
     if dtype != "float32":
         half = build_llama().to(getattr(torch, dtype))
@@ -263,7 +263,7 @@ def test_groups_on_a_model_give_the_scores_of_one_by_one(tiny_loaded, batch_toke
 def test_groups_on_the_embedded_model_give_the_scores_of_one_by_one():
     loaded = load_model("tiny", device="cpu")
     drawn = make_task("recall", n_pairs=16).examples(
-        positions=(0.0, 0.5, 1.0), n_per_position=4, seed=0, split="search"
+        DataRequest(positions=(0.0, 0.5, 1.0), limit=4, seed=0, split="search")
     )
     problem = ModelProblem(loaded, drawn, batch_tokens=2000)
     space = CurveSpace(problem.n_layers, y_min=0.6, y_max=1.4, y_step=0.1, max_delta=0.4)

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lpes_evo.models import load_model
 from lpes_evo.models.tiny import TINY_DIRECTORY
-from lpes_evo.problems import QUESTION, WORDS, ModelProblem, RecallTask
+from lpes_evo.problems import QUESTION, WORDS, DataRequest, ModelProblem, RecallTask
 
 N_PAIRS_TRAINED = 20
 N_PAIRS_DEMO = 64
@@ -27,7 +27,7 @@ def tokenizer():
 
 def accuracy_by_position(tiny, n_pairs, scales):
     examples = RecallTask(n_pairs).examples(
-        positions=POSITIONS, n_per_position=N_PER_POSITION, seed=7, split="report"
+        DataRequest(positions=POSITIONS, limit=N_PER_POSITION, seed=7, split="report")
     )
     correct = ModelProblem(tiny, examples).evaluate(scales).correct
     return np.asarray(correct).reshape(len(POSITIONS), N_PER_POSITION).mean(axis=1)

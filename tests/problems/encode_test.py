@@ -5,13 +5,18 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import Example, NeedleTask, encode_examples
+from lpes_evo.problems import DataRequest, Example, NeedleTask, encode_examples
 from samples import CHAT_TEMPLATE, build_tokenizer
 
 
 def example(prompt="Key: a", answer="42", prefix="", number=0):
     return Example(
-        id=f"e{number}", position=0.5, prompt=prompt, answer=answer, source=f"s{number}", answer_prefix=prefix
+        id=f"e{number}",
+        position=0.5,
+        prompt=prompt,
+        answers=(answer,),
+        source=f"s{number}",
+        answer_prefix=prefix,
     )
 
 
@@ -71,7 +76,7 @@ def test_tokens_that_span_the_border_belong_to_the_answer():
 
 def test_prompt_and_answer_are_the_tokens_of_the_whole_text():
     tokenizer = build_tokenizer(CHAT_TEMPLATE)
-    entry = NeedleTask().examples(positions=[0.5], n_per_position=1, seed=0, split="search")[0]
+    entry = NeedleTask().examples(DataRequest(positions=[0.5], limit=1, seed=0, split="search"))[0]
     (row,) = encode_examples([entry], tokenizer).rows
     turn = tokenizer.apply_chat_template(
         [{"role": "user", "content": entry.prompt}], add_generation_prompt=True, tokenize=False
@@ -132,18 +137,20 @@ def test_no_examples_and_equal_ids_are_refused(examples):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("position", 2.0, "position of example 'e0' to lie between 0 and 1, but got 2.0"),
-        ("position", float("nan"), "position .* but got nan"),
-        ("position", "0.5", "position .* but got '0.5'"),
-        ("position", True, "position .* but got True"),
+        ("position", 2.0, r"'e0' has position = 2\.0, where a float from 0 to 1 or None belongs"),
+        ("position", float("nan"), "position = nan, where"),
+        ("position", "0.5", "position = '0.5', where"),
+        ("position", True, "position = True, where"),
         ("prompt", "", "prompt of example 'e0' to be text that is not empty"),
-        ("prompt", 5, "prompt .* but got 5"),
-        ("prompt", "\ud800", "prompt .* to be text"),
-        ("id", None, "id of example None to be text that is not empty"),
-        ("id", [], "id of example"),
-        ("source", None, "source of example 'e0' to be text"),
-        ("answer", 42, "answer of example 'e0' to be text"),
-        ("answer_prefix", None, "answer_prefix of example 'e0' to be text"),
+        ("prompt", 5, "prompt = 5, where text in Unicode"),
+        ("prompt", "\ud800", "prompt = .* where text in Unicode"),
+        ("id", None, "None has id = None, where text that is not empty"),
+        ("id", [], r"id = \[\], where"),
+        ("source", None, "'e0' has source = None, where text"),
+        ("answers", (42,), r"'e0' has answers = \(42,\), where a tuple of texts"),
+        ("answers", "42", "'e0' has answers = '42', where a tuple of texts"),
+        ("answers", (), "an accepted answer of example 'e0', but it has none"),
+        ("answer_prefix", None, "'e0' has answer_prefix = None, where text"),
     ],
 )
 def test_an_example_with_a_wrong_field_is_refused(field, value, message):
@@ -158,5 +165,17 @@ def test_what_is_no_list_of_examples_is_refused(examples):
 
 
 def test_an_unknown_treatment_of_long_rows_is_refused():
-    with pytest.raises(TaskError, match="over_length to be error or skip, but got 'cut'"):
-        encode_examples([example()], build_tokenizer(), over_length="cut")
+    with pytest.raises(TaskError, match="over_length to be one of error, skip, cut, but got 'trim'"):
+        encode_examples([example()], build_tokenizer(), over_length="trim")
+
+
+def test_a_long_row_loses_the_middle_of_its_document_on_request():
+    long = dataclasses.replace(example("Read: " + "x" * 50 + " Who?"), cut=(6, 56))
+    encoding = encode_examples([long], build_tokenizer(), max_length=40, over_length="cut")
+    assert encoding.examples == (long,)
+    assert len(encoding.rows[0].prompt_ids) + len(encoding.rows[0].answer_ids) == 40
+    assert build_tokenizer().decode(encoding.rows[0].prompt_ids).endswith("x Who? ")
+    whole = dataclasses.replace(long, id="whole", cut=None)
+    assert encode_examples([long, whole], build_tokenizer(), max_length=40, over_length="cut").skipped == (
+        whole,
+    )

@@ -7,6 +7,7 @@ import torch
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems import (
     BrachistochroneProblem,
+    DataRequest,
     EncodedExample,
     ModelProblem,
     NeedleTask,
@@ -75,7 +76,9 @@ def test_the_gradient_of_a_family_is_that_of_differences_in_float64(family):
 
 
 def examples():
-    return NeedleTask(n_keys=3).examples(positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="search")
+    return NeedleTask(n_keys=3).examples(
+        DataRequest(positions=(0.0, 0.5, 1.0), limit=2, seed=0, split="search")
+    )
 
 
 SCALES = np.array([1.3, 0.8, 1.1])

@@ -8,6 +8,7 @@ import torch
 
 from lpes_evo.errors import EvaluationError, ScalesError, TaskError
 from lpes_evo.problems import (
+    DataRequest,
     ModelProblem,
     NeedleTask,
     aggregate,
@@ -25,7 +26,7 @@ CURVES = np.array([SCALES, np.ones(3), [0.7, 0.9, 2.0], [1.2, 1.2, 1.2]])
 
 def examples(n_per_position=2, positions=(0.0, 0.5, 1.0), **options):
     return NeedleTask(n_keys=3, **options).examples(
-        positions=positions, n_per_position=n_per_position, seed=0, split="search"
+        DataRequest(positions=positions, limit=n_per_position, seed=0, split="search")
     )
 
 
@@ -283,7 +284,7 @@ def test_long_examples_are_refused_or_skipped_and_counted(tiny_loaded):
         ({"metric": "f1"}, "metric to be one of log_probability, accuracy, but got 'f1'"),
         ({"batch_tokens": 0}, "batch_tokens to be an integer of at least 1"),
         ({"batch_tokens": "a"}, "batch_tokens to be an integer of at least 1, but got 'a'"),
-        ({"over_length": "cut"}, "over_length to be error or skip"),
+        ({"over_length": "trim"}, "over_length to be one of error, skip, cut"),
     ],
 )
 def test_bad_options_are_refused(tiny_loaded, options, message):
@@ -297,7 +298,7 @@ def test_an_unknown_example_id_is_refused(tiny_loaded):
 
 
 def test_smollm2_is_worse_in_the_middle_than_at_the_ends(smollm2):
-    drawn = NeedleTask().examples(positions=[0.0, 0.5, 1.0], n_per_position=2, seed=0, split="search")
+    drawn = NeedleTask().examples(DataRequest(positions=[0.0, 0.5, 1.0], limit=2, seed=0, split="search"))
     problem = ModelProblem(smollm2, drawn, batch_tokens=2048)
     begin, middle, end = aggregate(problem.score(np.ones(problem.n_layers)), problem.groups, "groups")
     assert middle < begin - 0.1

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import NeedleTask, check_disjoint, data_hash
+from lpes_evo.problems import DataRequest, NeedleTask, check_disjoint, data_hash
 
 
-def draw(task=None, positions=(0.0, 0.5, 1.0), n_per_position=2, seed=0, split="search"):
+def draw(task=None, positions=(0.0, 0.5, 1.0), limit=2, seed=0, split="search"):
     return (task or NeedleTask()).examples(
-        positions=positions, n_per_position=n_per_position, seed=seed, split=split
+        DataRequest(positions=positions, limit=limit, seed=seed, split=split)
     )
 
 
@@ -19,7 +19,7 @@ def test_examples_are_byte_identical_on_every_platform():
 
 def test_the_gold_needle_stands_at_the_position_asked_for():
     for slot, position in enumerate([0.0, 1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7, 6 / 7, 1.0]):
-        (example,) = draw(positions=[position], n_per_position=1)
+        (example,) = draw(positions=[position], limit=1)
         needles = re.findall(r"The magic number for (\w+) is (\d+)\.", example.prompt)
         assert len(needles) == 8
         key = re.search(r"What is the magic number for (\w+)\?", example.prompt).group(1)
@@ -28,23 +28,23 @@ def test_the_gold_needle_stands_at_the_position_asked_for():
 
 
 def test_keys_differ_and_numbers_have_the_digits_asked_for():
-    for example in draw(NeedleTask(n_keys=20, n_digits=6), n_per_position=5):
+    for example in draw(NeedleTask(n_keys=20, n_digits=6), limit=5):
         needles = re.findall(r"The magic number for (\w+) is (\d+)\.", example.prompt)
         assert len({key for key, _ in needles}) == 20
         assert all(len(number) == 6 and number[0] != "0" for _, number in needles)
 
 
 def test_more_filler_makes_a_longer_text_with_the_same_number_of_needles():
-    (short,) = draw(positions=[0.5], n_per_position=1)
-    (long,) = draw(NeedleTask(n_filler=3), positions=[0.5], n_per_position=1)
+    (short,) = draw(positions=[0.5], limit=1)
+    (long,) = draw(NeedleTask(n_filler=3), positions=[0.5], limit=1)
     assert long.prompt.count("The grass is green.") == 3 * short.prompt.count("The grass is green.") == 27
     assert long.prompt.count("magic number for") == 9
 
 
 def test_splits_and_seeds_share_no_example():
-    search, report = draw(n_per_position=20), draw(n_per_position=20, split="report")
+    search, report = draw(limit=20), draw(limit=20, split="report")
     check_disjoint(search, report)
-    check_disjoint(search, draw(n_per_position=20, seed=1))
+    check_disjoint(search, draw(limit=20, seed=1))
 
 
 def test_a_further_position_leaves_the_other_examples_as_they_are():
@@ -53,13 +53,13 @@ def test_a_further_position_leaves_the_other_examples_as_they_are():
 
 
 def test_positions_ask_different_questions_about_the_same_texts():
-    examples = draw(n_per_position=4)
+    examples = draw(limit=4)
     assert len({example.source for example in examples}) == 4
     assert len({example.prompt.rpartition("What is")[0] for example in examples}) == 4
 
 
 def test_positions_that_mean_one_slot_ask_about_different_texts():
-    examples = draw(positions=[0.5, 0.625], n_per_position=4)
+    examples = draw(positions=[0.5, 0.625], limit=4)
     assert len({example.prompt for example in examples}) == 8
     assert len({example.source for example in examples}) == 8
 
@@ -97,9 +97,9 @@ def test_bad_options_are_refused(options, message):
         ({"positions": "01"}, "list of numbers from 0 to 1, but got '01'"),
         ({"positions": ["a"]}, "between 0 and 1, but got 'a'"),
         ({"positions": [10**400]}, "between 0 and 1, but got 1000"),
-        ({"n_per_position": 0}, "n_per_position to be an integer from 1 to 33333, but got 0"),
-        ({"n_per_position": 10**20}, "n_per_position to be an integer from 1 to 33333"),
-        ({"n_per_position": "a"}, "n_per_position to be an integer"),
+        ({"limit": 0}, "limit of examples to be an integer from 1 to 33333, but got 0"),
+        ({"limit": 10**20}, "limit of examples to be an integer from 1 to 33333"),
+        ({"limit": "a"}, "limit of examples to be an integer"),
         ({"seed": None}, "seed to be an integer .* but got None"),
         ({"seed": "a"}, "seed to be an integer .* but got 'a'"),
         ({"seed": 1.5}, r"seed to be an integer .* but got 1\.5"),
@@ -117,7 +117,7 @@ def test_integers_and_floats_of_numpy_give_equal_examples():
     given = draw(
         NeedleTask(n_keys=np.int64(4)),
         positions=np.array([0.0, 0.5]),
-        n_per_position=np.int32(2),
+        limit=np.int32(2),
         seed=np.int64(3),
     )
     assert data_hash(given) == data_hash(plain)

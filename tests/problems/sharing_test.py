@@ -11,6 +11,7 @@ from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.execution import ProblemFacts
 from lpes_evo.problems import (
     NOTHING_ALIKE,
+    DataRequest,
     EncodedExample,
     ModelProblem,
     _masks as masks_module,
@@ -368,7 +369,7 @@ def test_masks_and_hooks_are_gone_after_a_call_that_fails():
 
 def test_a_problem_and_its_facts_say_whether_prefixes_are_shared(tiny_loaded):
     drawn = make_task("needle", n_keys=4).examples(
-        positions=[0.0, 1.0], n_per_position=2, seed=0, split="search"
+        DataRequest(positions=[0.0, 1.0], limit=2, seed=0, split="search")
     )
     shared, apart = ModelProblem(tiny_loaded, drawn), ModelProblem(tiny_loaded, drawn, share_prefixes=False)
     assert str(apart.sharing) == "prefixes are not shared, since task.share_prefixes is off"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import is_folder
+from lpes_evo.problems import is_folder
 
 
 def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:

@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import DataRequest, EvalExample, EvalTask, choose, find_files
-from lpes_evo.problems import check_count
+from lpes_evo.problems._checks import check_count
+from lpes_evo.problems._data import choose, find_files
+from lpes_evo.problems._example import Example
+from lpes_evo.problems._task import DataRequest, Task
 
 _WORD = re.compile(r"\S+")
 
 
-class PerplexityTask(EvalTask):
+class PerplexityTask(Task):
     """Nats per token of the ``.txt`` files of the data folder, sum over sum.
 
     Texts are cut into windows of so many words, since a task knows no tokenizer, and all models see the same
@@ -37,8 +39,8 @@ class PerplexityTask(EvalTask):
         self._n_words = check_count("the number of words of perplexity", n_words, least=2)
         self.name = f"perplexity:{self._n_words}"
 
-    def examples(self, request: DataRequest) -> list[EvalExample]:
-        """Read the windows, see `EvalTask.examples`.
+    def examples(self, request: DataRequest) -> list[Example]:
+        """Read the windows, see `Task.examples`.
 
         Args:
             request: The folder; ``limit`` windows are chosen with the seed.
@@ -49,19 +51,18 @@ class PerplexityTask(EvalTask):
         Raises:
             TaskError: There is no ``.txt`` file, or one is not UTF-8 or empty.
         """
+        self.refuse_search(request)
         made = []
         for path in find_files(request.folder, ("*.txt",), self.name):
             text = _read(path)
             source = f"perplexity/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             for number, window in enumerate(_windows(text, self._n_words)):
                 name = f"{self.name}/{path.name}/{number}"
-                made.append(
-                    EvalExample(id=name, prompt="", answers=(window,), source=source, max_new_tokens=0)
-                )
+                made.append(Example(id=name, prompt="", answers=(window,), source=source, max_new_tokens=0))
         return choose(made, request.limit, request.seed, "perplexity")
 
-    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:  # noqa: ARG002
-        """Refuse, since nothing is generated; see `EvalTask.score`.
+    def score(self, output: str, example: Example) -> tuple[float, ...]:  # noqa: ARG002
+        """Refuse, since nothing is generated; see `Task.score`.
 
         Raises:
             TaskError: Always.
@@ -71,7 +72,7 @@ class PerplexityTask(EvalTask):
         )
 
     def headline(self, scores: npt.NDArray[np.float64]) -> float:
-        """Return the sum of nats over the sum of tokens, see `EvalTask.headline`."""
+        """Return the sum of nats over the sum of tokens, see `Task.headline`."""
         nats, tokens = scores.sum(axis=0)
         return float(nats / tokens)
 

@@ -1,9 +1,10 @@
-"""Multi-key needle: several magic numbers are hidden in filler text, and one of them is asked for."""
+"""Multi-key needle: several magic numbers hidden in filler text, and a question about one of them."""
 
-from collections.abc import Sequence
-
+from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._draws import Draws
-from lpes_evo.problems._task import Example, Split, Task, check_count, check_draw, slot_of
+from lpes_evo.problems._example import Example
+from lpes_evo.problems._task import DataRequest, check_draw, slot_of
+from lpes_evo.problems.tasks._retrieval import RetrievalTask
 
 FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 MAX_FILLER = 10_000
@@ -24,7 +25,7 @@ _WORDS = """
 KEYS = tuple(_WORDS.split())
 
 
-class NeedleTask(Task):
+class NeedleTask(RetrievalTask):
     """Multi-key needle in filler text.
 
     The prompt holds one sentence for every key, ``The magic number for KEY is DIGITS.``, between
@@ -44,59 +45,62 @@ class NeedleTask(Task):
             key words.
     """
 
-    name = "needle"
+    reads_data = False
 
     def __init__(self, n_keys: int = 8, n_filler: int = 1, n_digits: int = 4) -> None:
         self._n_keys = check_count("n_keys", n_keys, least=2, most=len(KEYS))
         self._n_filler = check_count("n_filler", n_filler, most=MAX_FILLER)
         self._n_digits = check_count("n_digits", n_digits, most=18)
+        self.name = f"needle:{self._n_keys}" + (f"+filler={self._n_filler}" if self._n_filler != 1 else "")
+        self.name += f"+digits={self._n_digits}" if self._n_digits != 4 else ""
 
-    def examples(
-        self, *, positions: Sequence[float], n_per_position: int, seed: int, split: Split
-    ) -> list[Example]:
-        """Make the examples, see `Task.examples`.
+    def examples(self, request: DataRequest) -> list[Example]:
+        """Draw the examples, see `Task.examples`.
 
         Args:
-            positions: Place of the gold needle among the needles, each from 0 to 1.
-            n_per_position: Examples at each position.
-            seed: Seed of the draw.
-            split: Which of the two disjoint splits the examples belong to.
+            request: Places of the gold needle among the needles, seed, split, and examples at each position,
+                `DRAWN_PER_POSITION` by default.
 
         Returns:
-            The examples.
+            The examples, ordered by position.
 
         Raises:
-            TaskError: An argument is not valid, see `Task.examples`.
+            TaskError: The request is not valid.
         """
-        places, n_per_position, seed = check_draw(positions, n_per_position, seed, split)
+        places, n_each, seed = check_draw(request)
         made = []
         n_askings = [0] * self._n_keys
         for place in places:
             slot = slot_of(place, self._n_keys)
-            for number in range(n_per_position):
+            for number in range(n_each):
                 # Two positions can mean one slot; the second asks about other texts, so that no example occurs twice.
-                text = f"needle/{split}/{seed}/{number}/{n_askings[slot]}"
+                text = f"needle/{request.split}/{seed}/{number}/{n_askings[slot]}"
                 made.append(self._example(text, place, slot))
             n_askings[slot] += 1
         return made
 
     def _example(self, text: str, position: float, slot: int) -> Example:
+        """Return the example that asks for the needle of a slot; ``text`` names the draw."""
         source = f"{text}/{self._n_keys}/{self._n_filler}/{self._n_digits}"
         draws = Draws(source)
         keys = draws.sample(KEYS, self._n_keys)
         least = 10 ** (self._n_digits - 1)
         numbers = [str(least + draws.below(9 * least)) for _ in keys]
+
         filler = " ".join([FILLER] * self._n_filler)
-        needles = [
-            f"{filler} The magic number for {key} is {digits}."
-            for key, digits in zip(keys, numbers, strict=True)
+        facts = [
+            f"The magic number for {key} is {digits}." for key, digits in zip(keys, numbers, strict=True)
         ]
-        question = f"What is the magic number for {keys[slot]}?"
+        document = " ".join(f"{filler} {fact}" for fact in facts) + f" {filler}"
+        start = document.index(facts[slot])
         return Example(
             id=f"{text}/{position!r}",
+            prompt=f"{document}\n\nWhat is the magic number for {keys[slot]}?",
+            answers=(numbers[slot],),
             position=position,
-            prompt=f"{' '.join(needles)} {filler}\n\n{question}",
-            answer=numbers[slot],
             source=source,
+            cut=(0, len(document)),
+            gold=(start, start + len(facts[slot])),
             answer_prefix=f"The magic number for {keys[slot]} is",
+            max_new_tokens=32,
         )

@@ -5,7 +5,7 @@ What looks arbitrary here is what the released scorer does, and published number
 
 import re
 
-from lpes_evo.evals.metrics._subspan import normalize_answer
+from lpes_evo.problems.metrics._subspan import normalize_answer
 
 _LETTERS = "ABCD"
 _PHRASES = (

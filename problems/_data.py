@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from lpes_evo.errors import TaskError, install_command
-from lpes_evo.problems import Draws
+from lpes_evo.problems._draws import Draws
 
 T = TypeVar("T")
 

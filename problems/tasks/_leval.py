@@ -9,17 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import (
-    DataRequest,
-    EvalExample,
-    EvalTask,
-    Record,
-    choose,
-    find_file,
-    load_hub,
-    read_records,
-)
-from lpes_evo.evals.metrics import (
+from lpes_evo.problems._data import Record, choose, find_file, load_hub, read_records
+from lpes_evo.problems._example import Example
+from lpes_evo.problems._task import DataRequest, Task
+from lpes_evo.problems.metrics import (
     answer_letters,
     code_output,
     code_reference,
@@ -31,8 +24,8 @@ from lpes_evo.evals.metrics import (
     token_f1,
     truth_word,
 )
-from lpes_evo.evals.tasks._leval_prompts import closed_book_prompt, document_prompt, has_length_variant
-from lpes_evo.evals.tasks._leval_references import readable_references
+from lpes_evo.problems.tasks._leval_prompts import closed_book_prompt, document_prompt, has_length_variant
+from lpes_evo.problems.tasks._leval_references import readable_references
 
 HUB = "L4NLP/LEval"
 FACT = "[fact:"
@@ -107,11 +100,11 @@ class LEvalAnswer:
         output: What the model said.
     """
 
-    example: EvalExample
+    example: Example
     output: str
 
 
-class LEvalTask(EvalTask):
+class LEvalTask(Task):
     """One task of L-Eval, scored in percent as the released ``auto_eval.py`` does.
 
     Reads ``NAME.jsonl``, whose lines have ``instructions``, ``outputs``, ``input``, ``source`` and ``evaluation``; each
@@ -147,8 +140,8 @@ class LEvalTask(EvalTask):
             self.metric = "exact match (%)" if variant in _CLOSED else "F1 (%)"
             self.parts = ("score", "group") if variant in _GROUPED else ("score",)
 
-    def examples(self, request: DataRequest) -> list[EvalExample]:
-        """Read the examples, see `EvalTask.examples`.
+    def examples(self, request: DataRequest) -> list[Example]:
+        """Read the examples, see `Task.examples`.
 
         Args:
             request: The folder; ``limit`` examples are chosen with the seed. Positions mean nothing here.
@@ -159,6 +152,7 @@ class LEvalTask(EvalTask):
         Raises:
             TaskError: A file is missing or malformed, or no document of it is scored by a metric.
         """
+        self.refuse_search(request)
         made = [
             example
             for number, record in enumerate(self._records(request.folder))
@@ -171,8 +165,8 @@ class LEvalTask(EvalTask):
             )
         return choose(made, request.limit, request.seed, self.name)
 
-    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:
-        """Return the score of one output in percent, and its group where groups are averaged; see `EvalTask.score`."""
+    def score(self, output: str, example: Example) -> tuple[float, ...]:
+        """Return the score of one output in percent, and its group where groups are averaged; see `Task.score`."""
         gold = example.answers[0]
         if self._variant in _ROUGE_TASKS:
             return tuple(100 * value for value in rouge(output, (gold,)))
@@ -180,7 +174,7 @@ class LEvalTask(EvalTask):
         return (value, float(example.details["group"])) if self._variant in _GROUPED else (value,)
 
     def headline(self, scores: npt.NDArray[np.float64]) -> float:
-        """Return the mean, the mean of group means, or the geometric mean of ROUGE; see `EvalTask.headline`."""
+        """Return the mean, the mean of group means, or the geometric mean of ROUGE; see `Task.headline`."""
         if self._variant in _ROUGE_TASKS:
             return geometric_mean(scores)
         if self._variant in _GROUPED:
@@ -188,8 +182,8 @@ class LEvalTask(EvalTask):
             return float(np.mean([scores[scores[:, 1] == group, 0].mean() for group in groups]))
         return super().headline(scores)
 
-    def check(self, examples: Sequence[EvalExample]) -> list[str]:
-        """Warn of references of which the scorer makes nothing, see `EvalTask.check`."""
+    def check(self, examples: Sequence[Example]) -> list[str]:
+        """Warn of references of which the scorer makes nothing, see `Task.check`."""
         is_readable, lack, outcome = readable_references(self._variant)
         faulty = [example for example in examples if not is_readable(example.answers[0])]
         if not faulty:
@@ -226,7 +220,7 @@ class LEvalTask(EvalTask):
             outputs = _halves(output, record) if len(golds) == 2 else (output,)
             for half, (gold, said) in enumerate(zip(golds, outputs, strict=True)):
                 group = half if len(golds) == 2 else number % 3
-                example = EvalExample(
+                example = Example(
                     id=f"leval/{self._variant}/{number}/{half}",
                     prompt="",
                     answers=(gold,),
@@ -256,7 +250,7 @@ class LEvalTask(EvalTask):
             )
         return evaluation in _MEASURED
 
-    def _of_document(self, number: int, record: Record) -> list[EvalExample]:
+    def _of_document(self, number: int, record: Record) -> list[Example]:
         document = record.get("input")
         # The solved problems of gsm100 can stand in the instruction.
         if not isinstance(document, str) or (not document.strip() and self._variant != "gsm100"):
@@ -278,7 +272,7 @@ class LEvalTask(EvalTask):
                 else:
                     prompt, cut = document_prompt(self._variant, document, question, n_words)
                 made.append(
-                    EvalExample(
+                    Example(
                         id=f"leval/{self._variant}/{number}/{index}"
                         + (f"/{half}" if len(golds) == 2 else ""),
                         prompt=prompt,

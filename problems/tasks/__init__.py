@@ -1,4 +1,4 @@
-"""The evaluation tasks that come with lpes-evo.
+"""The tasks of this package: retrieval tasks that draw their data, and benchmarks that read files.
 
 Names are loaded on first use, so that importing this package loads neither torch nor transformers.
 """

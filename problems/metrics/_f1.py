@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from lpes_evo.evals import optional_module
-from lpes_evo.evals.metrics._subspan import normalize_answer
+from lpes_evo.problems._data import optional_module
+from lpes_evo.problems.metrics._subspan import normalize_answer
 
 
 def token_f1(output: str, answers: Iterable[str], *, ascii_only: bool = False) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from lpes_evo.evals.metrics import (
+from lpes_evo.problems.metrics import (
     code_reference,
     exact_match,
     final_number,

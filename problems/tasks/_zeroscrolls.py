@@ -9,17 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import (
-    DataRequest,
-    EvalExample,
-    EvalTask,
-    Record,
-    choose,
-    find_files,
-    load_hub,
-    read_records,
-)
-from lpes_evo.evals.metrics import (
+from lpes_evo.problems._data import Record, choose, find_files, load_hub, read_records
+from lpes_evo.problems._example import Example
+from lpes_evo.problems._task import DataRequest, Task
+from lpes_evo.problems.metrics import (
     concordance_index,
     exponential_similarity,
     geometric_mean,
@@ -119,7 +112,7 @@ ZEROSCROLLS_TASKS: dict[str, tuple[_Metric, int]] = {
 """Metric of each task, and the most tokens of an answer as the released runner sets them."""
 
 
-class ZeroScrollsTask(EvalTask):
+class ZeroScrollsTask(Task):
     """One task of ZeroSCROLLS, scored in percent as the released metric does.
 
     Reads ``NAME.zip`` with ``SPLIT.jsonl`` in it, ``NAME/SPLIT.jsonl``, or Parquet files ``NAME/SPLIT-*.parquet``. Rows
@@ -148,8 +141,8 @@ class ZeroScrollsTask(EvalTask):
         self.metric = f"{self._scorer.name} (%)"
         self.parts = self._scorer.parts
 
-    def examples(self, request: DataRequest) -> list[EvalExample]:
-        """Read the examples, see `EvalTask.examples`.
+    def examples(self, request: DataRequest) -> list[Example]:
+        """Read the examples, see `Task.examples`.
 
         Args:
             request: The folder; ``limit`` questions are chosen with the seed. Positions mean nothing here.
@@ -160,22 +153,23 @@ class ZeroScrollsTask(EvalTask):
         Raises:
             TaskError: A file is missing or malformed, or a question has no reference.
         """
+        self.refuse_search(request)
         questions: dict[str, list[Record]] = {}
         for record in self._records(request.folder):
             questions.setdefault(record.text("id"), []).append(record)
         made = [self._example(key, records) for key, records in questions.items()]
         return choose(made, request.limit, request.seed, self.name)
 
-    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:
-        """Return the released metric of one output in percent, see `EvalTask.score`."""
+    def score(self, output: str, example: Example) -> tuple[float, ...]:
+        """Return the released metric of one output in percent, see `Task.score`."""
         return tuple(100 * value for value in self._scorer.score(output, example.answers))
 
     def headline(self, scores: npt.NDArray[np.float64]) -> float:
-        """Return the mean, or the geometric mean of the three mean ROUGE scores, see `EvalTask.headline`."""
+        """Return the mean, or the geometric mean of the three mean ROUGE scores, see `Task.headline`."""
         return geometric_mean(scores) if len(self.parts) == 3 else super().headline(scores)
 
-    def check(self, examples: Sequence[EvalExample]) -> list[str]:
-        """Warn of questions none of whose references an output can match, see `EvalTask.check`."""
+    def check(self, examples: Sequence[Example]) -> list[str]:
+        """Warn of questions none of whose references an output can match, see `Task.check`."""
         faulty = [example for example in examples if not any(map(self._scorer.counts, example.answers))]
         if not faulty:
             return []
@@ -192,7 +186,7 @@ class ZeroScrollsTask(EvalTask):
         found = find_files(folder, patterns, self.name)
         return [record for path in found for record in read_records(path, f"{split}.jsonl")]
 
-    def _example(self, key: str, records: list[Record]) -> EvalExample:
+    def _example(self, key: str, records: list[Record]) -> Example:
         first = records[0]
         prompt = first.text("input")
         for record in records[1:]:
@@ -200,7 +194,7 @@ class ZeroScrollsTask(EvalTask):
                 raise record.error(f"have the input of the other rows with the id {key!r}", "it has another")
         cut = first.span("document_start_index", "document_end_index", len(prompt))
         document = hashlib.sha256(prompt[slice(*cut)].encode()).hexdigest()[:16]
-        return EvalExample(
+        return Example(
             id=key,
             prompt=prompt,
             answers=tuple(self._reference(record) for record in records),

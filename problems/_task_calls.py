@@ -1,10 +1,9 @@
-"""Calls of a task's own code, which can be a user's: whatever goes wrong there is one line that says where."""
+"""Guarded calls of a task's code, which may be a user's: each failure becomes one line that says where it happened."""
 
-import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, get_args
 
@@ -12,17 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import LpesError, TaskError
-from lpes_evo.evals._statistics import Headline
-from lpes_evo.evals._task import DataRequest, EvalExample, EvalTask, Kind
-from lpes_evo.problems import is_position
+from lpes_evo.problems._checks import is_line
+from lpes_evo.problems._example import Example, fault_of, short
+from lpes_evo.problems._task import DataRequest, Kind, Task
 from lpes_evo.user_code import error_text
 
 T = TypeVar("T")
 
+Headline = Callable[[npt.NDArray[np.float64]], float]
+"""A function that condenses scores, ``(n_examples, n_parts)``, to the number that is reported."""
+
 _OWN = "lpes_evo."
 
 
-def check_attributes(task: EvalTask) -> None:
+def check_attributes(task: Task) -> None:
     """Check what a task says about itself.
 
     Args:
@@ -32,11 +34,11 @@ def check_attributes(task: EvalTask) -> None:
         TaskError: An attribute is missing or of a wrong type.
     """
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "name": (_is_line, "a name on one line"),
-        "metric": (_is_line, "a name on one line"),
+        "name": (is_line, "a name on one line"),
+        "metric": (is_line, "a name on one line"),
         "kind": (lambda kind: kind in get_args(Kind), f"one of {', '.join(get_args(Kind))}"),
         "parts": (
-            lambda parts: isinstance(parts, tuple) and bool(parts) and all(map(_is_line, parts)),
+            lambda parts: isinstance(parts, tuple) and bool(parts) and all(map(is_line, parts)),
             "a tuple of names, such as ('score',)",
         ),
         "larger_is_better": (lambda value: isinstance(value, bool), "True or False"),
@@ -47,16 +49,16 @@ def check_attributes(task: EvalTask) -> None:
         value = _call(task, name, "be readable", partial(getattr, task, name, None), kind="attribute")
         if not is_right(value):
             raise TaskError(
-                f"Expected the attribute {name} of {_label(task)} to be {expected}, but it is {_short(value)}."
+                f"Expected the attribute {name} of {_label(task)} to be {expected}, but it is {short(value)}."
             )
     if task.kind == "likelihood" and len(task.parts) != 2:
         raise TaskError(
             f"Expected the attribute parts of {_label(task)} to name two numbers, since the scores of a likelihood "
-            f"task are nats and tokens, but it is {_short(task.parts)}. Set parts = ('nats', 'tokens')."
+            f"task are nats and tokens, but it is {short(task.parts)}. Set parts = ('nats', 'tokens')."
         )
 
 
-def draw_examples(task: EvalTask, request: DataRequest) -> tuple[EvalExample, ...]:
+def examples_of(task: Task, request: DataRequest) -> tuple[Example, ...]:
     """Let a task make its examples, and check every field of them.
 
     Args:
@@ -68,20 +70,20 @@ def draw_examples(task: EvalTask, request: DataRequest) -> tuple[EvalExample, ..
 
     Raises:
         TaskError: The request is not valid, data are missing or malformed, the task's code failed, or an example is
-            not as `EvalExample` describes it.
+            not as `Example` describes it.
     """
     found = _call(task, "examples", "make the examples", lambda: list(task.examples(request)))
     for number, example in enumerate(found):
-        if not isinstance(example, EvalExample):
+        if not isinstance(example, Example):
             raise TaskError(
-                f"Expected the method examples of {_label(task)} to give a list of EvalExample, but number {number} is "
-                f"{_short(example)}."
+                f"Expected the method examples of {_label(task)} to give a list of Example, but number {number} is "
+                f"{short(example)}."
             )
-        fault = _call(task, "examples", "give sound examples", partial(_fault, example), number)
+        fault = _call(task, "examples", "give sound examples", partial(fault_of, example), number)
         if fault:
             raise TaskError(
                 f"Expected every example of the task {task.name!r} to be sound, but the method examples of "
-                f"{_label(task)} made {_short(example.id)} with {fault}."
+                f"{_label(task)} made {short(example.id)} with {fault}."
             )
     ids = {example.id for example in found}
     if not found or len(ids) < len(found):
@@ -89,10 +91,29 @@ def draw_examples(task: EvalTask, request: DataRequest) -> tuple[EvalExample, ..
             f"Expected examples of the task {task.name!r} with an id each, but the method examples of {_label(task)} "
             f"made {len(found)} examples with {len(ids)} different ids."
         )
+
+    _refuse_too_few(task, found, request)
     return tuple(found)
 
 
-def score_output(task: EvalTask, output: str, example: EvalExample) -> tuple[float, ...]:
+def _refuse_too_few(task: Task, examples: Sequence[Example], request: DataRequest) -> None:
+    """Refuse examples that are fewer than an exact request asks for, at any position.
+
+    Raises:
+        TaskError: There are too few.
+    """
+    if not request.exact or request.limit is None:
+        return
+    for position, number in Counter(example.position for example in examples).items():
+        if number < request.limit:
+            where = "" if position is None else f" at position {position:g}"
+            raise TaskError(
+                f"Expected {request.limit} examples of the task {task.name!r}{where}, but its {request.split} split "
+                f"has {number}. Ask for fewer examples or use more data."
+            )
+
+
+def score_output(task: Task, output: str, example: Example) -> tuple[float, ...]:
     """Let a task score an output.
 
     Args:
@@ -115,7 +136,7 @@ def score_output(task: EvalTask, output: str, example: EvalExample) -> tuple[flo
     )
 
 
-def headline_of(task: EvalTask) -> Headline | None:
+def headline_of(task: Task) -> Headline | None:
     """Return how a task condenses scores; ``None`` for the mean of the first part, which needs no resampling.
 
     Args:
@@ -124,7 +145,7 @@ def headline_of(task: EvalTask) -> Headline | None:
     Returns:
         A function that raises `TaskError` where the task's code fails, or does not give a finite number.
     """
-    if type(task).headline is EvalTask.headline:
+    if type(task).headline is Task.headline:
         return None
 
     def headline(scores: npt.NDArray[np.float64]) -> float:
@@ -138,7 +159,7 @@ def headline_of(task: EvalTask) -> Headline | None:
     return headline
 
 
-def warnings_of(task: EvalTask, examples: Sequence[EvalExample]) -> list[str]:
+def warnings_of(task: Task, examples: Sequence[Example]) -> list[str]:
     """Let a task warn about examples whose scores would mislead.
 
     Args:
@@ -155,7 +176,7 @@ def warnings_of(task: EvalTask, examples: Sequence[EvalExample]) -> list[str]:
     def warn() -> list[str]:
         given: Any = task.check(examples)
         if isinstance(given, str) or not all(isinstance(line, str) for line in given):
-            raise _RefusedError(f"it gave {_short(given)}")
+            raise _RefusedError(f"it gave {short(given)}")
         return [" ".join(line.split()) for line in given]
 
     return _call(task, "check", "give a list of warnings", warn)
@@ -172,12 +193,12 @@ def _numbers(values: Any, n_values: int) -> tuple[float, ...]:
     except TypeError:
         found = ()
     if len(found) != n_values or not all(map(math.isfinite, found)):
-        raise _RefusedError(f"it gave {_short(values)}")
+        raise _RefusedError(f"it gave {short(values)}")
     return found
 
 
 def _call(
-    task: EvalTask,
+    task: Task,
     method: str,
     expected: str,
     work: Callable[[], T],
@@ -196,7 +217,7 @@ def _call(
     except BaseException as error:  # a user's code can raise anything
         if isinstance(error, LpesError) and type(task).__module__.startswith(_OWN):
             raise
-        where = "" if example is None else f"for the example {_short(example)} "
+        where = "" if example is None else f"for the example {short(example)} "
         what = str(error) if isinstance(error, _RefusedError) else f"it raised {error_text(error)}"
         raise TaskError(
             f"Expected the {kind} {method} of {_label(task, error)} to {expected}, but {where}{what}. Mend it; "
@@ -204,12 +225,12 @@ def _call(
         ) from error
 
 
-def _label(task: EvalTask, error: BaseException | None = None) -> str:
+def _label(task: Task, error: BaseException | None = None) -> str:
     """Return the class of a task and its file, and the line of the file that an error went through last."""
     made_by = type(task)
     file = getattr(sys.modules.get(made_by.__module__), "__file__", None)
     if file is None or made_by.__module__.startswith(_OWN):
-        return f"{made_by.__name__} (task {_short(getattr(task, 'name', None))})"
+        return f"{made_by.__name__} (task {short(getattr(task, 'name', None))})"
     lines = []
     trace = None if error is None else error.__traceback__
     while trace is not None:
@@ -217,66 +238,3 @@ def _label(task: EvalTask, error: BaseException | None = None) -> str:
             lines.append(trace.tb_lineno)
         trace = trace.tb_next
     return f"{made_by.__name__} in {file}" + (f", line {lines[-1]}," if lines else "")
-
-
-def _short(value: Any) -> str:
-    """Return a value as text of at most 80 letters, whatever a user made of it."""
-    text = f"a {type(value).__name__} that cannot be shown"
-    with suppress(Exception):
-        text = " ".join(repr(value).split())
-    return text[:80]
-
-
-def _is_line(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
-
-
-def _fault(example: EvalExample) -> str | None:
-    """Return what is wrong with the fields of an example."""
-    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "id": (lambda text: _is_text(text) and bool(text.strip()), "text that is not empty"),
-        "prompt": (_is_text, "text in Unicode"),
-        "answers": (
-            lambda texts: isinstance(texts, tuple) and all(map(_is_text, texts)),
-            "a tuple of texts in Unicode",
-        ),
-        "position": (lambda place: place is None or _is_place(place), "a float from 0 to 1 or None"),
-        "source": (_is_text, "text in Unicode"),
-        "cut": (lambda span: span is None or _is_span(span, example.prompt), "a span of the prompt or None"),
-        "gold": (lambda span: span is None or _is_span(span, example.prompt), "a span of the prompt or None"),
-        "answer_prefix": (_is_text, "text in Unicode"),
-        "max_new_tokens": (lambda count: type(count) is int and count >= 0, "an int from 0"),
-        "details": (_is_json, "a dict that json can write"),
-    }
-    for name, (is_right, expected) in rules.items():
-        value = getattr(example, name)
-        if not is_right(value):
-            return f"{name} = {_short(value)}, where {expected} belongs"
-    return None
-
-
-def _is_text(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_place(value: Any) -> bool:
-    return isinstance(value, (int, float)) and is_position(value)
-
-
-def _is_span(span: Any, text: str) -> bool:
-    return (
-        isinstance(span, tuple)
-        and len(span) == 2
-        and all(type(end) is int for end in span)
-        and 0 <= span[0] <= span[1] <= len(text)
-    )
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        return isinstance(value, dict) and json.dumps(value, allow_nan=False, sort_keys=True) is not None
-    except (TypeError, ValueError, RecursionError):
-        return False

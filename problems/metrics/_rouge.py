@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.evals import optional_module
+from lpes_evo.problems._data import optional_module
 
 TYPES = ("rouge1", "rouge2", "rougeL")
 

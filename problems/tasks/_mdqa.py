@@ -8,18 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import (
-    DataRequest,
-    EvalExample,
-    EvalTask,
-    Record,
-    choose,
-    find_file,
-    find_files,
-    read_records,
-)
-from lpes_evo.evals.metrics import best_subspan_match, normalize_answer
-from lpes_evo.problems import Draws, check_count, check_draw, slot_of
+from lpes_evo.problems._checks import check_count
+from lpes_evo.problems._data import Record, choose, find_file, find_files, read_records
+from lpes_evo.problems._draws import Draws
+from lpes_evo.problems._example import Example
+from lpes_evo.problems._task import DataRequest, Task, check_places, slot_of
+from lpes_evo.problems.metrics import best_subspan_match, normalize_answer
 
 _HEAD = (
     "Write a high-quality answer for the given question using only the provided search results (some of which might "
@@ -46,7 +40,7 @@ class _Question:
     place: str
 
 
-class MdqaTask(EvalTask):
+class MdqaTask(Task):
     """Multi-document question answering of Lost in the Middle.
 
     Reads a file ``nq-open-N_total_documents_gold_at_K.jsonl.gz`` of that project, the smallest one with enough
@@ -71,8 +65,8 @@ class MdqaTask(EvalTask):
         self._built = built
         self.name = f"mdqa:{self._n_documents}" + ("+built" if built else "")
 
-    def examples(self, request: DataRequest) -> list[EvalExample]:
-        """Read or build the examples, see `EvalTask.examples`.
+    def examples(self, request: DataRequest) -> list[Example]:
+        """Read or build the examples, see `Task.examples`.
 
         Args:
             request: Positions of the gold document; ``limit`` questions are chosen with the seed, and each is asked
@@ -84,7 +78,8 @@ class MdqaTask(EvalTask):
         Raises:
             TaskError: A file is missing or malformed, or there are too few passages without an answer.
         """
-        places, _, seed = check_draw(request.positions, 1, request.seed, "report")
+        self.refuse_search(request)
+        places, seed = check_places(request)
         path, oracle = self._file(request.folder)
         questions = [_question(record) for record in read_records(path)]
         _check_distinct(questions, path)
@@ -99,12 +94,12 @@ class MdqaTask(EvalTask):
             for question, others in zip(chosen, shown, strict=True)
         ]
 
-    def score(self, output: str, example: EvalExample) -> tuple[float, ...]:
-        """Return 1 if the first line of the output contains an accepted answer, else 0; see `EvalTask.score`."""
+    def score(self, output: str, example: Example) -> tuple[float, ...]:
+        """Return 1 if the first line of the output contains an accepted answer, else 0; see `Task.score`."""
         return (best_subspan_match(output, example.answers),)
 
-    def check(self, examples: Sequence[EvalExample]) -> list[str]:
-        """Warn of accepted answers that every output contains, see `EvalTask.check`."""
+    def check(self, examples: Sequence[Example]) -> list[str]:
+        """Warn of accepted answers that every output contains, see `Task.check`."""
         empty = sorted(
             {
                 f"{answer!r} of {example.details['question']!r}"
@@ -195,7 +190,7 @@ def _check_distinct(questions: Sequence[_Question], path: Path) -> None:
         seen[question.text] = question.place
 
 
-def _example(question: _Question, others: Sequence[_Document], position: float, label: str) -> EvalExample:
+def _example(question: _Question, others: Sequence[_Document], position: float, label: str) -> Example:
     slot = slot_of(position, len(others) + 1)
     documents = [*others[:slot], question.gold, *others[slot:]]
     lines = [
@@ -205,7 +200,7 @@ def _example(question: _Question, others: Sequence[_Document], position: float, 
     results = "\n".join(lines)
     start = len(_HEAD) + sum(len(line) + 1 for line in lines[:slot])
     key = hashlib.sha256(question.text.encode()).hexdigest()[:16]
-    return EvalExample(
+    return Example(
         id=f"{label}/{key}/{position!r}",
         prompt=f"{_HEAD}{results}\n\nQuestion: {question.text}\nAnswer:",
         answers=question.answers,
