@@ -62,7 +62,7 @@ class Example:
         return self.answers[0]
 
 
-def check_examples(examples: Iterable[Example]) -> tuple[Example, ...]:
+def check_examples(examples: Any) -> tuple[Example, ...]:
     """Check the fields of examples, which may come from anywhere.
 
     Args:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +167,7 @@ def check_places(request: DataRequest) -> tuple[tuple[float, ...], int]:
         TaskError: There is no position, one is not a number from 0 to 1 or is given twice, the seed is not an integer,
             or the split is unknown.
     """
-    positions = request.positions
+    positions: Any = request.positions
     if not isinstance(positions, Iterable) or isinstance(positions, str):
         raise TaskError(
             f"Expected positions to be a list of numbers from 0 to 1, but got {positions!r:.80}. "

@@ -48,8 +48,8 @@ def inputs_of_examples(
     """Return the prompts of examples.
 
     The gold span are the tokens of the answer where it stands in the prompt as words of their own; of several such
-    places, the one that is nearest to the example's position. It is not known where the answer does not stand in the
-    prompt, or where the tokenizer does not tell which letters a token covers.
+    places, the one that is nearest to the example's position, or the first where it has none. It is not known where the
+    answer does not stand in the prompt, or where the tokenizer does not tell which letters a token covers.
 
     Args:
         loaded: The model.
@@ -174,7 +174,8 @@ def _gold_span(encoder: PromptEncoder, example: Example, row: EncodedExample) ->
     n_shared = len(row.prompt_ids) - n_front
     if list(encoded["input_ids"])[:n_shared] != list(row.prompt_ids[n_front:]):
         return None
-    first, last = min(places, key=lambda place: abs(place[0] / max(1, end) - example.position))
+    wanted = example.position or 0.0
+    first, last = min(places, key=lambda place: abs(place[0] / max(1, end) - wanted))
     covering = [
         index
         for index, (start, stop) in enumerate(encoded["offset_mapping"][:n_shared])

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import DataRequest, KeyValueTask, check_disjoint, data_hash
+from lpes_evo.problems import DataRequest, KeyValueTask, check_disjoint, data_hash, examples_of
 
 
 def draw(task, positions=(0.0, 0.5, 1.0), limit=2, seed=0, split="search"):
@@ -94,8 +94,13 @@ def test_records_of_a_file_never_serve_both_splits_whatever_the_seeds(tmp_path):
 
 def test_too_few_records_for_a_split_are_an_error(tmp_path):
     path = write(tmp_path / "kv.jsonl", [record(tag=str(number)) for number in range(5)])
-    with pytest.raises(TaskError, match="at least 3 records .* gives it 2 of its 5"):
-        draw(KeyValueTask(data=path), limit=3)
+    task = KeyValueTask(data=path)
+    assert len(draw(task, limit=3)) == 2 * 3
+    request = DataRequest(positions=(0.0, 1.0), limit=3, split="search", exact=True)
+    with pytest.raises(
+        TaskError, match="Expected 3 examples of the task 'kv' at position 0, .* search split has 2"
+    ):
+        examples_of(task, request)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +113,15 @@ def test_too_few_records_for_a_split_are_an_error(tmp_path):
         ("[1]", r"be a JSON object, but it is \[1\]"),
         ('{"key": "a"}', "have the field 'ordered_kv_records', but it has 'key'"),
         ('{"ordered_kv_records": {}, "key": "a", "value": "b"}', r"hold a list of .*, but it holds \{\}"),
-        ('{"ordered_kv_records": [["a", 1]], "key": "a", "value": "b"}', r"hold a list of .* holds \[\['a', 1\]\]"),
+        (
+            '{"ordered_kv_records": [["a", 1]], "key": "a", "value": "b"}',
+            r"hold a list of .* holds \[\['a', 1\]\]",
+        ),
         ('{"ordered_kv_records": [["a", "b"]], "key": "c", "value": "b"}', "once, but key 'c' does not"),
-        ('{"ordered_kv_records": [["a", "b"], ["a", "c"]], "key": "a", "value": "b"}', "but key 'a' does not stand once"),
+        (
+            '{"ordered_kv_records": [["a", "b"], ["a", "c"]], "key": "a", "value": "b"}',
+            "key 'a' does not stand once",
+        ),
         (json.dumps(record(3)), "hold at least n_pairs = 4 pairs, but it has 3"),
     ],
 )
