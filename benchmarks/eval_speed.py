@@ -17,13 +17,15 @@ import numpy as np
 import torch
 import transformers
 
-from lpes_evo.evals import EvalConfig, EvalExample, EvalTarget, LpesArm, answer_batch
+from lpes_evo.evals import Arm, EvalConfig, EvalTarget, answer_batch
+from lpes_evo.methods import Lpes
 from lpes_evo.models import LoadedModel, load_model, smollm2_file
 from lpes_evo.operators import CurveSpace
+from lpes_evo.problems import Example
 from lpes_evo.scales import Scales
 
 
-def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[EvalExample]:
+def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[Example]:
     """Return prompts of about ``tokens`` tokens, the shortest a quarter shorter, ``rows`` of them."""
     words = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "runs", "away"]
     found = []
@@ -31,7 +33,7 @@ def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> li
         length = tokens - tokens * row // (4 * rows)
         text = " ".join(words[(row + place) % len(words)] for place in range(length))
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"][:length]
-        found.append(EvalExample(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
+        found.append(Example(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
     return found
 
 
@@ -50,7 +52,7 @@ def sides(
     config = EvalConfig(tasks=("benchmark",), chat_template=False)
     target = EvalTarget(loaded, EvalTarget.of(loaded, config).encoder, ends=())
     batch = examples(loaded, rows, tokens, new_tokens)
-    arm = LpesArm(curve(loaded))
+    arm = Arm("lpes", Lpes(scales=curve(loaded)))
     prompts = [target.encoder.encode(example, "generation").rows[0].prompt_ids for example in batch]
     width = max(map(len, prompts))
     ids = torch.zeros((rows, width), dtype=torch.long)

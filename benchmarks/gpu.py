@@ -172,7 +172,9 @@ def examples(n_texts: int, n_words: int) -> list[Example]:
         for position in POSITIONS:
             place = int(position * (n_words - 2))
             prompt = " ".join([*words, "?", words[place]])
-            found.append(Example(f"{text}/{position}", position, prompt, words[place + 1], f"text-{text}"))
+            found.append(
+                Example(f"{text}/{position}", prompt, (words[place + 1],), position, source=f"text-{text}")
+            )
     return found
 
 

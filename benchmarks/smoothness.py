@@ -28,9 +28,8 @@ from gradients import CURVE, FREE, PLAIN, comparison_parser
 
 from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_model
 from lpes_evo.config import CurveSettings
-from lpes_evo.evals import DataRequest, make_eval_task
 from lpes_evo.models import LoadedModel, smollm2_file
-from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task
+from lpes_evo.problems import AnswerScores, DataRequest, Example, ModelProblem, aggregate, make_task
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
@@ -221,8 +220,8 @@ def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
 def _documents(seed: int, data: Path) -> Made:
     request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=3, seed=seed)
     examples = [
-        Example(one.id, one.position, one.prompt, one.answers[0], one.source, one.answer_prefix)
-        for one in make_eval_task("mdqa:4+built").examples(request)
+        dataclasses.replace(one, answers=one.answers[:1])
+        for one in make_task("mdqa:4+built").examples(request)
     ]
     return examples, {}
 
@@ -234,7 +233,7 @@ def _plain(seed: int, data: Path) -> Made:
     for piece in pieces:
         cut = piece.index(" ", PASSAGE // 8)
         source = hashlib.sha256(piece.encode()).hexdigest()
-        examples.append(Example(source, 0.0, piece[:cut], piece[cut + 1 :], source))
+        examples.append(Example(source, piece[:cut], (piece[cut + 1 :],), 0.0, source=source))
     return examples, {"chat_template": False}
 
 

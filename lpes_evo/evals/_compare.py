@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lpes_evo.errors import JournalError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, failure_key, read_answer
@@ -11,7 +11,7 @@ from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questi
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
-from lpes_evo.problems import data_hash, headline_of
+from lpes_evo.problems import evaluation_hash, headline_of
 from lpes_evo.storage import read_journal
 
 
@@ -139,7 +139,7 @@ def _check_unchanged(
         for example in drawn.examples
         if keys[example.id] in records or failure_key(keys[example.id], 1) in records
     ]
-    if data_hash(cast("Any", asked)) != mine.data:
+    if evaluation_hash(asked) != mine.data:
         raise JournalError(
             f"Expected the data of {mine.name!r} to be as they were when {folder.path} was made, but they have changed "
             "since. Restore the files, or evaluate anew."

@@ -184,7 +184,9 @@ def _material(record: Record, n_pairs: int | None) -> _Material:
 
     others = tuple((key, value) for key, value in pairs if key != gold[0])
     if list(gold) not in pairs or len(others) != len(pairs) - 1:
-        raise record.error("hold the pair of key and value once", f"key {gold[0]!r:.60} does not stand once")
+        raise record.error(
+            "hold the pair of its key and value once", f"{gold[0]!r:.60} does not stand there once"
+        )
     if n_pairs is not None and len(pairs) < n_pairs:
         raise record.error(f"hold at least n_pairs = {n_pairs} pairs", f"it has {len(pairs)}")
 

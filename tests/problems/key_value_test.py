@@ -117,10 +117,13 @@ def test_too_few_records_for_a_split_are_an_error(tmp_path):
             '{"ordered_kv_records": [["a", 1]], "key": "a", "value": "b"}',
             r"hold a list of .* holds \[\['a', 1\]\]",
         ),
-        ('{"ordered_kv_records": [["a", "b"]], "key": "c", "value": "b"}', "once, but key 'c' does not"),
+        (
+            '{"ordered_kv_records": [["a", "b"]], "key": "c", "value": "b"}',
+            "value once, but 'c' does not stand there once",
+        ),
         (
             '{"ordered_kv_records": [["a", "b"], ["a", "c"]], "key": "a", "value": "b"}',
-            "key 'a' does not stand once",
+            "but 'a' does not stand there once",
         ),
         (json.dumps(record(3)), "hold at least n_pairs = 4 pairs, but it has 3"),
     ],
