@@ -42,7 +42,12 @@ def test_the_gold_span_is_the_answer_where_it_stands_in_the_prompt(tiny_loaded, 
 
 def test_of_several_places_the_one_nearest_to_the_position_is_gold(tiny_loaded):
     example = dataclasses.replace(
-        examples("needle", n_keys=2)[0], prompt="ab 12 cd 12 ef 123 gh", answer="12", answer_prefix=""
+        examples("needle", n_keys=2)[0],
+        prompt="ab 12 cd 12 ef 123 gh",
+        answers=("12",),
+        answer_prefix="",
+        cut=None,
+        gold=None,
     )
     spans = []
     for position in (0.0, 1.0):
@@ -55,7 +60,7 @@ def test_of_several_places_the_one_nearest_to_the_position_is_gold(tiny_loaded):
 
 
 def test_an_answer_that_does_not_stand_in_the_prompt_has_no_gold_span(tiny_loaded):
-    example = dataclasses.replace(examples("needle", n_keys=2)[0], answer="nowhere")
+    example = dataclasses.replace(examples("needle", n_keys=2)[0], answers=("nowhere",))
     assert inputs_of_examples(tiny_loaded, [example])[0].gold is None
 
 
