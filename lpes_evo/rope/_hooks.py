@@ -22,10 +22,10 @@ from lpes_evo.rope._tables import (
     split_layers,
 )
 
-__all__ = ["Switch"]
+__all__ = ["RopeHooks"]
 
 
-class Switch:
+class RopeHooks:
     """The hooks of one decoder, and the scales in force.
 
     One rotary hook computes the tables of all layers in one call, with positions ``m / s_h``; a hook on every
@@ -141,8 +141,8 @@ class Switch:
 class _RotaryHook:
     """Makes one rotary module compute the tables of all layers, or of the layer that owns it."""
 
-    def __init__(self, switch: Switch, module: torch.nn.Module, layer: int | None) -> None:
-        self.switch = switch
+    def __init__(self, hooks: RopeHooks, module: torch.nn.Module, layer: int | None) -> None:
+        self.hooks = hooks
         self.layer = layer
         # Dynamic types must see the true positions first, and a table can only be indexed by those.
         self.true_first = is_dynamic(module) or indexes_table(module)
@@ -154,17 +154,17 @@ class _RotaryHook:
     def after(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return the tables in the form that the layers' hooks, or the owning layer, take."""
         if self._needs_second_call():
-            self.switch.refuse_reentrant()
+            self.hooks.refuse_reentrant()
             revive_buffers(module)
             args, kwargs = self._scaled(module, args, kwargs)
             output = raw_forward(module)(module, *args, **kwargs)
         if self.layer is None:
-            return split_layers(output, self.switch.n_layers)
-        return self.switch.hand_over(self.layer, output)
+            return split_layers(output, self.hooks.n_layers)
+        return self.hooks.hand_over(self.layer, output)
 
     def _needs_second_call(self) -> bool:
         # The module's own forward runs without gradients.
-        return self.true_first or (self.switch.divisors.live and torch.is_grad_enabled())
+        return self.true_first or (self.hooks.divisors.live and torch.is_grad_enabled())
 
     def _scaled(
         self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]
@@ -177,7 +177,7 @@ class _RotaryHook:
                 f"Expected a rotary module that is told its positions, but {type(module).__name__} is not. This "
                 "architecture cannot be scaled layer by layer."
             )
-        divisors = self.switch.divisors.on(positions.device)
+        divisors = self.hooks.divisors.on(positions.device)
         # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
         # width).
         batch = states.shape[-3 if self.layer is None else 0]
@@ -192,8 +192,8 @@ class _RotaryHook:
 class _LayerHook:
     """Gives one decoder layer its own tables."""
 
-    def __init__(self, switch: Switch, index: int) -> None:
-        self.switch = switch
+    def __init__(self, hooks: RopeHooks, index: int) -> None:
+        self.hooks = hooks
         self.index = index
 
     def __call__(self, layer: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -211,7 +211,7 @@ class _LayerHook:
 
     def _take(self, value: Any) -> Any:
         if type(value) is LayerTables:
-            return self.switch.hand_over(self.index, value.take(self.index))
+            return self.hooks.hand_over(self.index, value.take(self.index))
         if type(value) is dict:
             return {key: self._take(entry) for key, entry in value.items()}
         return value

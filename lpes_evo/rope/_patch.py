@@ -10,7 +10,7 @@ import torch
 
 from lpes_evo.errors import ModelError
 from lpes_evo.rope._frequencies import check_frequencies
-from lpes_evo.rope._hooks import Switch
+from lpes_evo.rope._hooks import RopeHooks
 from lpes_evo.rope._scales import Divisors
 from lpes_evo.rope._structure import find_structure
 
@@ -26,20 +26,20 @@ class RopePatch:
     those made after it too, as leaving an outer ``with`` block ends the inner ones.
     """
 
-    def __init__(self, decoder: torch.nn.Module, switch: Switch, divisors: Divisors) -> None:
+    def __init__(self, decoder: torch.nn.Module, hooks: RopeHooks, divisors: Divisors) -> None:
         self._decoder = decoder
-        self._switch = switch
+        self._hooks = hooks
         self._divisors = divisors
 
     @property
     def n_layers(self) -> int:
         """The number of decoder layers, and so of scales."""
-        return self._switch.n_layers
+        return self._hooks.n_layers
 
     @property
     def active(self) -> bool:
         """Whether this patch is still on the model."""
-        return any(entry is self._divisors for entry in self._switch.stack)
+        return any(entry is self._divisors for entry in self._hooks.stack)
 
     def set(self, scales: npt.ArrayLike | torch.Tensor) -> None:
         """Replace the scales.
@@ -59,21 +59,21 @@ class RopePatch:
                 "Expected a patch that is on its model, but it was removed. Call patch_rope again."
             )
         divisors = Divisors(scales, self.n_layers)
-        stack = self._switch.stack
+        stack = self._hooks.stack
         stack[[entry is self._divisors for entry in stack].index(True)] = divisors
         self._divisors = divisors
-        self._switch.take_effect()
+        self._hooks.take_effect()
 
     def remove(self) -> None:
         """Take this patch, and those made after it, off the model; does nothing the second time."""
         if not self.active:
             return
-        stack = self._switch.stack
+        stack = self._hooks.stack
         del stack[[entry is self._divisors for entry in stack].index(True) :]
         if stack:
-            self._switch.take_effect()
+            self._hooks.take_effect()
         else:
-            self._switch.uninstall()
+            self._hooks.uninstall()
             delattr(self._decoder, PATCH_ATTRIBUTE)
 
     def __enter__(self) -> RopePatch:
@@ -135,15 +135,15 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     """
     structure = find_structure(model)
     divisors = Divisors(scales, len(structure.layers))
-    switch: Any = getattr(structure.decoder, PATCH_ATTRIBUTE, None)
-    if switch is None:
+    hooks: Any = getattr(structure.decoder, PATCH_ATTRIBUTE, None)
+    if hooks is None:
         check_frequencies(model)
-        switch = Switch(structure)
-        switch.install(structure)
-        setattr(structure.decoder, PATCH_ATTRIBUTE, switch)
-    switch.stack.append(divisors)
-    switch.take_effect()
-    return RopePatch(structure.decoder, switch, divisors)
+        hooks = RopeHooks(structure)
+        hooks.install(structure)
+        setattr(structure.decoder, PATCH_ATTRIBUTE, hooks)
+    hooks.stack.append(divisors)
+    hooks.take_effect()
+    return RopePatch(structure.decoder, hooks, divisors)
 
 
 def unpatch_rope(model: torch.nn.Module) -> None:
@@ -156,8 +156,8 @@ def unpatch_rope(model: torch.nn.Module) -> None:
         UnsupportedModelError: The model has no rotary embedding, so it cannot have been patched.
     """
     decoder = find_structure(model).decoder
-    switch: Any = getattr(decoder, PATCH_ATTRIBUTE, None)
-    if switch is not None:
-        switch.uninstall()
-        switch.stack.clear()
+    hooks: Any = getattr(decoder, PATCH_ATTRIBUTE, None)
+    if hooks is not None:
+        hooks.uninstall()
+        hooks.stack.clear()
         delattr(decoder, PATCH_ATTRIBUTE)

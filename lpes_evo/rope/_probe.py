@@ -63,8 +63,8 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
 @contextmanager
 def _listening(patch: RopePatch, record: Callable[[int, Any], None]) -> Iterator[None]:
     """Let a function hear the tables of every layer for the length of a block."""
-    patch._switch.on_tables = record
+    patch._hooks.on_tables = record
     try:
         yield
     finally:
-        patch._switch.on_tables = None
+        patch._hooks.on_tables = None

@@ -159,5 +159,5 @@ def replaced_function(model: Any, name: str, function: Callable[..., Any]) -> It
 
 def _patches(decoder: Any) -> list[Any]:
     """Return the scales of patches on a decoder, the oldest first."""
-    switch = getattr(decoder, PATCH_ATTRIBUTE, None)
-    return [] if switch is None else switch.stack
+    hooks = getattr(decoder, PATCH_ATTRIBUTE, None)
+    return [] if hooks is None else hooks.stack
