@@ -10,7 +10,7 @@ import torch
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.rope._caches import change_rotation
 from lpes_evo.rope._compiled import sweep_code
-from lpes_evo.rope._scales import Divisors
+from lpes_evo.rope._scales import LayerScales
 from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
 from lpes_evo.rope._tables import (
     LayerTables,
@@ -36,12 +36,12 @@ class RopeHooks:
     and these; ``None`` where nobody listens.
     """
 
-    divisors: Divisors
+    layer_scales: LayerScales
     """The scales in force, apart from the stack, whose length compiled code would be made anew for."""
 
     def __init__(self, structure: RopeStructure) -> None:
         self.n_layers = len(structure.layers)
-        self.stack: list[Divisors] = []
+        self.stack: list[LayerScales] = []
         self.reached = False
         self.on_tables: Callable[[int, Any], None] | None = None
         self._decoder = structure.decoder
@@ -81,11 +81,11 @@ class RopeHooks:
 
     def take_effect(self) -> None:
         """Bring the newest scales into force; call this after every change of the stack."""
-        self.divisors = self.stack[-1]
-        change_rotation(self._decoder, "scales", self.divisors.identity)
+        self.layer_scales = self.stack[-1]
+        change_rotation(self._decoder, "scales", self.layer_scales.identity)
 
         # Ready before the first forward pass, so that compiled code finds the same state in every one.
-        self.divisors.on(next(self._decoder.parameters()).device)
+        self.layer_scales.on(next(self._decoder.parameters()).device)
 
     def hand_over(self, layer: int, tables: Any) -> Any:
         """Return the tables of one layer, and note that they reached it."""
@@ -104,7 +104,12 @@ class RopeHooks:
         checkpoint = getattr(self._decoder, "_gradient_checkpointing_func", None)
         options = getattr(checkpoint, "keywords", {})
         active = self._decoder.training and getattr(self._decoder, "gradient_checkpointing", False)
-        if active and self.divisors.live and torch.is_grad_enabled() and options.get("use_reentrant", False):
+        if (
+            active
+            and self.layer_scales.live
+            and torch.is_grad_enabled()
+            and options.get("use_reentrant", False)
+        ):
             raise ModelError(
                 "Expected gradient checkpointing with use_reentrant=False for scales that require gradients, but it is "
                 "reentrant. Call gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})."
@@ -123,8 +128,8 @@ class RopeHooks:
 
     def _follow_live(self, _decoder: torch.nn.Module, _args: Any) -> None:
         # Compiled code may not ask a tensor how often it was changed.
-        if self.divisors.live and not torch.compiler.is_compiling():
-            change_rotation(self._decoder, "scales", self.divisors.identity)
+        if self.layer_scales.live and not torch.compiler.is_compiling():
+            change_rotation(self._decoder, "scales", self.layer_scales.identity)
 
     def _check_reach(self, decoder: torch.nn.Module, _args: Any, _output: Any) -> None:
         """Refuse the model after a forward if scaled positions have not reached any layer yet.
@@ -164,7 +169,7 @@ class _RotaryHook:
 
     def _needs_second_call(self) -> bool:
         # The module's own forward runs without gradients.
-        return self.true_first or (self.hooks.divisors.live and torch.is_grad_enabled())
+        return self.true_first or (self.hooks.layer_scales.live and torch.is_grad_enabled())
 
     def _scaled(
         self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]
@@ -177,7 +182,7 @@ class _RotaryHook:
                 f"Expected a rotary module that is told its positions, but {type(module).__name__} is not. This "
                 "architecture cannot be scaled layer by layer."
             )
-        divisors = self.hooks.divisors.on(positions.device)
+        divisors = self.hooks.layer_scales.on(positions.device)
         # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
         # width).
         batch = states.shape[-3 if self.layer is None else 0]

@@ -11,7 +11,7 @@ import torch
 from lpes_evo.errors import ModelError
 from lpes_evo.rope._frequencies import check_frequencies
 from lpes_evo.rope._hooks import RopeHooks
-from lpes_evo.rope._scales import Divisors
+from lpes_evo.rope._scales import LayerScales
 from lpes_evo.rope._structure import find_structure
 
 __all__ = ["RopePatch", "patch_rope", "unpatch_rope"]
@@ -26,10 +26,10 @@ class RopePatch:
     those made after it too, as leaving an outer ``with`` block ends the inner ones.
     """
 
-    def __init__(self, decoder: torch.nn.Module, hooks: RopeHooks, divisors: Divisors) -> None:
+    def __init__(self, decoder: torch.nn.Module, hooks: RopeHooks, layer_scales: LayerScales) -> None:
         self._decoder = decoder
         self._hooks = hooks
-        self._divisors = divisors
+        self._layer_scales = layer_scales
 
     @property
     def n_layers(self) -> int:
@@ -39,7 +39,7 @@ class RopePatch:
     @property
     def active(self) -> bool:
         """Whether this patch is still on the model."""
-        return any(entry is self._divisors for entry in self._hooks.stack)
+        return any(entry is self._layer_scales for entry in self._hooks.stack)
 
     def set(self, scales: npt.ArrayLike | torch.Tensor) -> None:
         """Replace the scales.
@@ -58,10 +58,10 @@ class RopePatch:
             raise ModelError(
                 "Expected a patch that is on its model, but it was removed. Call patch_rope again."
             )
-        divisors = Divisors(scales, self.n_layers)
+        layer_scales = LayerScales(scales, self.n_layers)
         stack = self._hooks.stack
-        stack[[entry is self._divisors for entry in stack].index(True)] = divisors
-        self._divisors = divisors
+        stack[[entry is self._layer_scales for entry in stack].index(True)] = layer_scales
+        self._layer_scales = layer_scales
         self._hooks.take_effect()
 
     def remove(self) -> None:
@@ -69,7 +69,7 @@ class RopePatch:
         if not self.active:
             return
         stack = self._hooks.stack
-        del stack[[entry is self._divisors for entry in stack].index(True) :]
+        del stack[[entry is self._layer_scales for entry in stack].index(True) :]
         if stack:
             self._hooks.take_effect()
         else:
@@ -134,16 +134,16 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
         ...     model.generate(**inputs)
     """
     structure = find_structure(model)
-    divisors = Divisors(scales, len(structure.layers))
+    layer_scales = LayerScales(scales, len(structure.layers))
     hooks: Any = getattr(structure.decoder, PATCH_ATTRIBUTE, None)
     if hooks is None:
         check_frequencies(model)
         hooks = RopeHooks(structure)
         hooks.install(structure)
         setattr(structure.decoder, PATCH_ATTRIBUTE, hooks)
-    hooks.stack.append(divisors)
+    hooks.stack.append(layer_scales)
     hooks.take_effect()
-    return RopePatch(structure.decoder, hooks, divisors)
+    return RopePatch(structure.decoder, hooks, layer_scales)
 
 
 def unpatch_rope(model: torch.nn.Module) -> None:

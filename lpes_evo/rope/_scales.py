@@ -12,14 +12,14 @@ import torch
 from lpes_evo.errors import ScalesError
 from lpes_evo.scales import check_scales
 
-__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "Divisors"]
+__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "LayerScales"]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
 """Bounds of a scale. Beyond them positions lose their meaning in float32, in which models take angles: neighbours
 fall together far above 2**24, and the angles of a whole window vanish."""
 
 
-class Divisors:
+class LayerScales:
     """Checked scales, ready on any device.
 
     A tensor that requires gradients is read anew at every forward, so an optimiser may change it in place;
@@ -38,13 +38,13 @@ class Divisors:
         self._scales: torch.Tensor = scales if self.live and isinstance(scales, torch.Tensor) else values
         self._ready: dict[torch.device, torch.Tensor] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Divisors:
+    def __deepcopy__(self, memo: dict[int, Any]) -> LayerScales:
         """Return a copy that is cut off from the autograd graph, which cannot be copied."""
-        return Divisors(self._scales.detach(), self._scales.shape[-1])
+        return LayerScales(self._scales.detach(), self._scales.shape[-1])
 
     @property
     def identity(self) -> Hashable:
-        """What tells these divisors from others: equal values are the same; live ones are so until they change."""
+        """What tells these scales from others: equal values are the same; live ones are so until they change."""
         if self.live:
             return self, self._scales._version
         return tuple(self._scales.shape), self._scales.numpy().tobytes()
@@ -52,7 +52,7 @@ class Divisors:
     def on(self, device: torch.device) -> torch.Tensor:
         """Return the divisors as ``(n_layers, rows, 1)``, with one row for a single curve.
 
-        Divisors are float64 where the device has it: the division is then the only rounding of ``m / s``
+        The divisors are float64 where the device has it: the division is then the only rounding of ``m / s``
         before angles are taken in float32.
         """
         if self.live:
