@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.methods import Applied, Baseline, Lpes, Method, make_method
+from lpes_evo.methods import MethodHandle, Baseline, Lpes, Method, make_method
 from lpes_evo.runs import LPES, UNTOUCHED
 from lpes_evo.scales import Scales
 
@@ -31,7 +31,7 @@ class Arm:
         """Scales that the method puts on the model, or ``None``."""
         return getattr(self.method, "scales", None)
 
-    def apply(self, loaded: "LoadedModel") -> AbstractContextManager[Applied]:
+    def apply(self, loaded: "LoadedModel") -> AbstractContextManager[MethodHandle]:
         """Return a context in which a model runs under the method; leaving it restores the model.
 
         Raises:

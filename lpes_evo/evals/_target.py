@@ -11,7 +11,7 @@ from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._generate import end_ids, generate_greedy
-from lpes_evo.methods import Applied, score_row_by_row
+from lpes_evo.methods import MethodHandle, score_row_by_row
 from lpes_evo.problems import (
     EncodedPrompt,
     Example,
@@ -247,7 +247,7 @@ def answer_batch(
 def _answer(
     target: EvalTarget,
     arm: Arm,
-    applied: Applied,
+    applied: MethodHandle,
     examples: Sequence[Example],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,
@@ -301,7 +301,7 @@ def _generate(
 def _read(
     target: EvalTarget,
     arm: Arm,
-    applied: Applied,
+    applied: MethodHandle,
     examples: Sequence[Example],
     prompts: Sequence[EncodedPrompt],
     mode: Mode,

@@ -15,4 +15,4 @@ from .moice import (
     TrainingSettings as TrainingSettings,
     train_routers as train_routers,
 )
-from .takeover import Applied as Applied
+from .takeover import MethodHandle as MethodHandle

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from lpes_evo.errors import ConfigError
 from lpes_evo.methods._bases import BASE_SETS
 from lpes_evo.methods._method import Method
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ class AttentionBuckets(Method):
         return len(self.given or BASE_SETS[self.bases])
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which the model runs once for each base.
 
         Raises:
@@ -77,7 +77,7 @@ class AttentionBuckets(Method):
         check_describes(model, self.name, any_static_type=True)
         ratios = base_ratios(model, self.given, BASE_SETS.get(self.bases, ()))
         with streams_of(model, ratios, self.combine, self.group or len(ratios)):
-            yield Applied()
+            yield MethodHandle()
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs from the released code on a model."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from lpes_evo.methods._method import Method
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +18,6 @@ class Baseline(Method):
     changes_model: ClassVar[bool] = False
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:  # noqa: ARG002
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:  # noqa: ARG002
         """Return a context that does nothing."""
-        yield Applied()
+        yield MethodHandle()

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lpes_evo.methods._lpes import ScaledMethod
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class DynamicNtk(ScaledMethod):
 
     @contextmanager
     def change_rotation(
-        self, model: "torch.nn.Module", applied: Applied, scales: npt.NDArray[np.float64] | None
+        self, model: "torch.nn.Module", handle: MethodHandle, scales: npt.NDArray[np.float64] | None
     ) -> Iterator[None]:
         """Return a context in which each row has the base of its prompt.
 
@@ -71,7 +71,7 @@ class DynamicNtk(ScaledMethod):
 
             tracker = RequestTracker(
                 find_structure(model).decoder,
-                applied,
+                handle,
                 chooses_by_prompt=self.length is None,
                 on_forward=choose,
             )

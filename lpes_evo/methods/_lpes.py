@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.methods._method import Method
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 from lpes_evo.scales import Scales
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Lpes(Method):
     scales: Scales
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which every layer has its scale.
 
         Raises:
@@ -38,7 +38,7 @@ class Lpes(Method):
         from lpes_evo.rope import count_layers, patch_rope
 
         with patch_rope(model, layer_scales(self.scales, count_layers(model))):
-            yield Applied()
+            yield MethodHandle()
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
         """Return the scales in force, and where they were found."""
@@ -55,7 +55,7 @@ class ScaledMethod(Method):
     scales: Scales | None = None
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which the model rotates as the method says, each layer under its scale.
 
         Raises:
@@ -66,19 +66,19 @@ class ScaledMethod(Method):
         from lpes_evo.rope import count_layers
 
         scales = None if self.scales is None else layer_scales(self.scales, count_layers(model))
-        applied = Applied()
-        with self.change_rotation(model, applied, scales):
-            yield applied
+        handle = MethodHandle()
+        with self.change_rotation(model, handle, scales):
+            yield handle
 
     @abstractmethod
     def change_rotation(
-        self, model: "torch.nn.Module", applied: Applied, scales: npt.NDArray[np.float64] | None
+        self, model: "torch.nn.Module", handle: MethodHandle, scales: npt.NDArray[np.float64] | None
     ) -> AbstractContextManager[Any]:
         """Return a context in which the model rotates as the method says.
 
         Args:
             model: The model.
-            applied: Tells where prompts end.
+            handle: Tells where prompts end.
             scales: Scales on top, ``(n_layers,)``, or ``None``.
         """
 

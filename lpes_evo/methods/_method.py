@@ -9,7 +9,7 @@ from lpes_evo.config import Settings
 
 if TYPE_CHECKING:
     import torch
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 
 class Method(Settings, ABC):
@@ -18,8 +18,8 @@ class Method(Settings, ABC):
     Attributes:
         name: What the method is called.
         leading: The field that a spec such as ``pi:1.5`` gives without its name; ``None`` where there is none.
-        chooses_by_prompt: Whether something is chosen by the prompt of each row; then `Applied.prompts` matters, and a
-            forward pass must tell padding by its attention mask.
+        chooses_by_prompt: Whether something is chosen by the prompt of each row; then `MethodHandle.prompts` matters,
+            and a forward pass must tell padding by its attention mask.
         changes_model: Whether the model runs otherwise than untouched, so that no other method may be on it.
     """
 
@@ -29,7 +29,7 @@ class Method(Settings, ABC):
     changes_model: ClassVar[bool] = True
 
     @contextmanager
-    def apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which a model runs under this method; leaving it restores the model.
 
         Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
@@ -51,8 +51,8 @@ class Method(Settings, ABC):
             LpesError: The method does not go with the model, or a file of it cannot be used.
         """
         if not self.changes_model:
-            with self._apply(model) as applied:
-                yield applied
+            with self._apply(model) as handle:
+                yield handle
             return
         from lpes_evo.methods.takeover import prompts_of_generate, scales_untouched, sole_method
         from lpes_evo.rope import sweep_code, unwrapped_model
@@ -60,16 +60,16 @@ class Method(Settings, ABC):
         model = unwrapped_model(model)
         with (
             sole_method(model, self.name, self.model_dump_json()),
-            self._apply(model) as applied,
+            self._apply(model) as handle,
             scales_untouched(model, self.name),
-            prompts_of_generate(model, applied) if self.chooses_by_prompt else nullcontext(),
+            prompts_of_generate(model, handle) if self.chooses_by_prompt else nullcontext(),
         ):
             # By now every hook of the method is there.
             sweep_code()
-            yield applied
+            yield handle
 
     @abstractmethod
-    def _apply(self, model: "torch.nn.Module") -> AbstractContextManager[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> AbstractContextManager[MethodHandle]:
         """Return a context in which a model that no other method holds runs under this one.
 
         Args:

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.methods._method import Method
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ class MsPoe(Method):
         )
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which each head has its ratio.
 
         Raises:
@@ -83,11 +83,11 @@ class MsPoe(Method):
         def make_tables(call: "RotaryCall") -> "tuple[torch.Tensor, torch.Tensor]":
             return _tables(call, ratios)
 
-        applied = Applied()
+        handle = MethodHandle()
         with unrotated_attention(
-            model, applied, make_tables, self._attend, chooses_by_prompt=self.order != "normal"
+            model, handle, make_tables, self._attend, chooses_by_prompt=self.order != "normal"
         ):
-            yield applied
+            yield handle
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs from the released code on a model."""

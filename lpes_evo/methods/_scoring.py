@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 from lpes_evo.problems import AnswerScores, EncodedExample, score_answers
 
 
 def score_row_by_row(
-    applied: Applied, model: Any, rows: Sequence[EncodedExample], *, prompts_end: bool
+    handle: MethodHandle, model: Any, rows: Sequence[EncodedExample], *, prompts_end: bool
 ) -> AnswerScores:
     """Score each example in a forward pass of its own, so that a method sees its prompt and no padding.
 
     Args:
-        applied: The method in force on the model.
+        handle: The method in force on the model.
         model: The model.
         rows: Token ids of the examples, ``n_examples`` of them.
         prompts_end: Whether the method shall choose by the prompts alone, as it does in generation; without, by prompt
@@ -26,7 +26,7 @@ def score_row_by_row(
     """
     scores = []
     for row in rows:
-        with applied.prompts([len(row.prompt_ids) if prompts_end else row.n_tokens]):
+        with handle.prompts([len(row.prompt_ids) if prompts_end else row.n_tokens]):
             scores.append(score_answers(model, [row]))
     return AnswerScores(
         np.concatenate([score.log_probability for score in scores]),

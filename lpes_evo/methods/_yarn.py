@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from lpes_evo.methods._lpes import ScaledMethod
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Yarn(ScaledMethod):
     def change_rotation(
         self,
         model: "torch.nn.Module",
-        applied: Applied,  # noqa: ARG002
+        handle: MethodHandle,  # noqa: ARG002
         scales: npt.NDArray[np.float64] | None,
     ) -> Iterator[None]:
         """Return a context in which the rotary modules are of the type ``yarn``.

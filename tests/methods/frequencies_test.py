@@ -187,10 +187,10 @@ def test_dynamic_frequencies_are_the_golden_ones_and_those_of_transformers(llama
 
 def test_a_prompt_within_the_window_runs_as_on_the_untouched_model_to_the_end(llama: Any) -> None:
     plain = decoded(llama)
-    with DynamicNtk(factor=4, original=SHORT).apply(llama) as applied:
+    with DynamicNtk(factor=4, original=SHORT).apply(llama) as handle:
         assert torch.equal(decoded(llama), plain)
         # Full recomputation of what crossed the window while decoding.
-        with applied.prompts([SHORT, SHORT]):
+        with handle.prompts([SHORT, SHORT]):
             assert close(logits(llama)[:, SHORT:], plain)
         assert not close(logits(llama), plain[:, -1:], 1e-6)
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from lpes_evo.errors import ConfigError, ModelError, TaskError, UnsupportedModelError
-from lpes_evo.methods import Applied, Moice, TrainingSettings, train_routers
+from lpes_evo.methods import MethodHandle, Moice, TrainingSettings, train_routers
 from lpes_evo.methods.moice import new_routers, read_sequences, save_routers
 from lpes_evo.methods.moice._experts import expert_weights, mixed_experts
 from lpes_evo.methods.moice._routers import Router, load_routers
@@ -61,7 +61,7 @@ def test_a_router_that_is_forced_to_an_expert_gives_the_model_with_its_base(llam
             router.gate_2.weight[expert] = 1e6
     model = tiny_model("llama")
     model.model.rotary_emb = rotary_variant(find_structure(model).rotary_modules[0], base_ratio=BASES[expert])
-    with mixed_experts(llama, routers, Applied(), top_k=1):
+    with mixed_experts(llama, routers, MethodHandle(), top_k=1):
         assert close(logits(llama), logits(model), 1e-6)
 
 
@@ -93,7 +93,7 @@ def test_logits_are_those_of_a_reference(bases: tuple[float, ...]) -> None:
         return torch.stack(outputs)
 
     expected = reference_logits(model, IDS, attend)
-    with mixed_experts(model, routers, Applied(), top_k=2):
+    with mixed_experts(model, routers, MethodHandle(), top_k=2):
         assert close(logits(model), expected)
 
 
@@ -123,7 +123,7 @@ def test_checkpointing_gives_the_same_gradients_in_two_steps(top_k: int) -> None
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             model.train()
         gradients = []
-        with mixed_experts(model, routers, Applied(), top_k=top_k, seen=seen):
+        with mixed_experts(model, routers, MethodHandle(), top_k=top_k, seen=seen):
             for step in range(2):
                 accumulate_gradients(model, texts()[2 * step : 2 * step + 2], seen, top_k, 0.3)
                 gradients += [
@@ -173,7 +173,7 @@ def test_training_lowers_the_loss_and_leaves_the_model_bit_equal(checkpointing: 
     save_routers(trained.routers, path)
     with Moice(routers=str(path)).apply(model):
         from_file = logits(model)
-    with mixed_experts(model, trained.routers, Applied(), top_k=3):
+    with mixed_experts(model, trained.routers, MethodHandle(), top_k=3):
         assert torch.equal(logits(model), from_file)
     assert load_routers(path).facts.trained["steps"] == 12
 

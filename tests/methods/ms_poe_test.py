@@ -97,7 +97,7 @@ def test_the_order_of_heads_is_that_of_the_prompt_of_each_row_to_the_end(
     monkeypatch.setattr("lpes_evo.methods._ms_poe.head_numbers", watch)
     ids, mask = padded_batch()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    with MsPoe(order=order, first_layer=0).apply(model) as applied:
+    with MsPoe(order=order, first_layer=0).apply(model) as handle:
         both = logits(model, ids, attention_mask=mask, position_ids=positions)
         in_batch = dealt.copy()
         # The suite of all methods has attention that is too even for rows to differ in their order.
@@ -115,7 +115,7 @@ def test_the_order_of_heads_is_that_of_the_prompt_of_each_row_to_the_end(
         by_all = logits(model)
         assert dealt != of_prompts
         assert not close(by_all[:, SHORT:], steps)
-        with applied.prompts([SHORT, SHORT]):
+        with handle.prompts([SHORT, SHORT]):
             assert close(logits(model)[:, SHORT:], steps)
 
 
@@ -184,10 +184,10 @@ def test_a_cache_from_outside_is_refused() -> None:
 
 def test_prompts_must_fit_the_batch() -> None:
     model = tiny_model("llama")
-    with MsPoe().apply(model) as applied:
-        with applied.prompts([SHORT] * 3), pytest.raises(ModelError, match="lengths of 2 prompts, but got 3"):
+    with MsPoe().apply(model) as handle:
+        with handle.prompts([SHORT] * 3), pytest.raises(ModelError, match="lengths of 2 prompts, but got 3"):
             logits(model)
-        with pytest.raises(ModelError, match="one positive number of prompt tokens"), applied.prompts([0]):
+        with pytest.raises(ModelError, match="one positive number of prompt tokens"), handle.prompts([0]):
             pass
 
 

@@ -73,14 +73,14 @@ def test_guessing_ahead_changes_nothing_though_guesses_run_beside_the_prompt(spe
 
 @pytest.mark.parametrize("spec", CHOOSING)
 def test_prompts_in_pieces_are_refused(spec: str, llama: Any) -> None:
-    with make_method(spec).apply(llama) as applied, torch.no_grad():
+    with make_method(spec).apply(llama) as handle, torch.no_grad():
         with pytest.raises(ModelError, match=r"got 7 of 12 columns\. Leave out prefill_chunk_size"):
             said(llama, IDS, prefill_chunk_size=7)
         output = llama(input_ids=IDS[:, :SHORT], use_cache=True)
         with pytest.raises(ModelError, match="but 5 more tokens of each row follow"):
             next_step(llama, output, IDS[:, SHORT:])
         # Where the end of the prompt is told, several tokens may follow it.
-        with applied.prompts([SHORT, SHORT]):
+        with handle.prompts([SHORT, SHORT]):
             output = llama(input_ids=IDS[:, :SHORT], use_cache=True)
             following = next_step(llama, output, IDS[:, SHORT:]).logits
             assert close(following, logits(llama)[:, SHORT:])
@@ -95,14 +95,14 @@ def test_a_method_that_needs_no_prompt_takes_it_in_pieces(llama: Any) -> None:
 @pytest.mark.parametrize("spec", CHOOSING)
 def test_lengths_beyond_the_tokens_of_a_row_are_refused(spec: str, llama: Any) -> None:
     ids, mask = padded_batch()
-    with make_method(spec).apply(llama) as applied:
+    with make_method(spec).apply(llama) as handle:
         wanted = "at most the 12 tokens of row 1 in the first forward pass, but 13 were told"
-        with applied.prompts([12, 13]), pytest.raises(ModelError, match=wanted):
+        with handle.prompts([12, 13]), pytest.raises(ModelError, match=wanted):
             logits(llama)
         wanted = "at most the 7 tokens of row 0 .* but 8 were told"
-        with applied.prompts([8, 12]), pytest.raises(ModelError, match=wanted):
+        with handle.prompts([8, 12]), pytest.raises(ModelError, match=wanted):
             logits(llama, ids, attention_mask=mask)
-        with applied.prompts([SHORT, 12]):
+        with handle.prompts([SHORT, 12]):
             both = logits(llama, ids, attention_mask=mask)
         assert torch.equal(both, logits(llama, ids, attention_mask=mask))
 

@@ -42,14 +42,14 @@ def example(prompt: list[int], answer: list[int]) -> EncodedExample:
 @pytest.mark.parametrize("name", CASES)
 def test_teacher_forcing_finds_what_generation_says(name: str, llama: Any, tmp_path: Path) -> None:
     method = CASES[name].method(llama, tmp_path)
-    with method.apply(llama) as applied:
+    with method.apply(llama) as handle:
         prompts = [IDS[0].tolist(), IDS[1, :SHORT].tolist(), IDS[1].tolist()]
         answers = [greedy(llama, prompt, 3) for prompt in prompts]
         rows = [example(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
         wrong = [example(p, [(a[0] + 1) % 64, *a[1:]]) for p, a in zip(prompts, answers, strict=True)]
         if method.chooses_by_prompt:
-            right = score_row_by_row(applied, llama, rows, prompts_end=True)
-            other = score_row_by_row(applied, llama, wrong, prompts_end=True)
+            right = score_row_by_row(handle, llama, rows, prompts_end=True)
+            other = score_row_by_row(handle, llama, wrong, prompts_end=True)
         else:
             right, other = score_answers(llama, rows), score_answers(llama, wrong)
             alone = [score_answers(llama, [row]).log_probability[0] for row in rows]

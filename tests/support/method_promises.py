@@ -104,9 +104,9 @@ def other_settings_change_the_logits(model: Any, case: Case, folder: Path) -> No
 
 
 def cached_decoding_equals_full_recomputation(model: Any, case: Case, folder: Path) -> None:
-    with case.method(model, folder).apply(model) as applied:
+    with case.method(model, folder).apply(model) as handle:
         steps = decoded(model)
-        with applied.prompts([SHORT, SHORT]):
+        with handle.prompts([SHORT, SHORT]):
             assert close(steps, logits(model)[:, SHORT:])
 
 

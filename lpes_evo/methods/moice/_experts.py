@@ -12,8 +12,8 @@ import torch
 
 from lpes_evo.methods.moice._routers import Routers
 from lpes_evo.methods.takeover import (
-    Applied,
     AttentionCall,
+    MethodHandle,
     RotaryCall,
     base_variants,
     check_describes,
@@ -42,7 +42,7 @@ def expert_weights(probabilities: torch.Tensor, top_k: int) -> torch.Tensor:
 def mixed_experts(
     model: Any,
     routers: Routers,
-    applied: Applied,
+    handle: MethodHandle,
     *,
     top_k: int,
     seen: dict[int, torch.Tensor] | None = None,
@@ -52,7 +52,7 @@ def mixed_experts(
     Args:
         model: The model.
         routers: The routers; gradients flow into them where they are wanted.
-        applied: Tells where prompts end.
+        handle: Tells where prompts end.
         top_k: Experts that count for a token.
         seen: Filled with the probabilities of each layer's experts, ``(batch, heads, length, n_experts)``; ``None``
             where nobody asks.
@@ -88,5 +88,5 @@ def mixed_experts(
 
         return functools.reduce(torch.add, map(part, range(len(cosines))))
 
-    with unrotated_attention(model, applied, make_tables, attend):
+    with unrotated_attention(model, handle, make_tables, attend):
         yield

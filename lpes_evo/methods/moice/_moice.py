@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr
 
 from lpes_evo.errors import ConfigError
 from lpes_evo.methods import Method
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ class Moice(Method):
         return len(load_routers(self.routers).facts.bases)
 
     @contextmanager
-    def _apply(self, model: "torch.nn.Module") -> Iterator[Applied]:
+    def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which every layer mixes its bases.
 
         Raises:
@@ -75,9 +75,9 @@ class Moice(Method):
         top_k = self.top_k or routers.facts.top_k
         if top_k > len(routers.facts.bases):
             raise ConfigError(f"Expected top_k of at most {len(routers.facts.bases)} bases, but got {top_k}.")
-        applied = Applied()
-        with mixed_experts(model, routers, applied, top_k=top_k):
-            yield applied
+        handle = MethodHandle()
+        with mixed_experts(model, routers, handle, top_k=top_k):
+            yield handle
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:
         """Return where the computation departs from the released code on a model."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from lpes_evo.config import Settings
 from lpes_evo.errors import ConfigError, EvaluationError
 from lpes_evo.methods import BASE_SETS
-from lpes_evo.methods.takeover import Applied
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,7 @@ def train_routers(
     seen: dict[int, torch.Tensor] = {}
     losses = []
     untouched = _mean_loss(model, held_out)
-    with sole_method(model, "moice"), mixed_experts(model, routers, Applied(), top_k=top_k, seen=seen):
+    with sole_method(model, "moice"), mixed_experts(model, routers, MethodHandle(), top_k=top_k, seen=seen):
         before = _mean_loss(model, held_out)
         optimiser = torch.optim.AdamW(routers.parameters(), lr=settings.learning_rate, weight_decay=0.0)
         with _trained_mode(model, settings.checkpointing), torch.enable_grad():

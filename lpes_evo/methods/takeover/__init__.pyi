@@ -1,4 +1,3 @@
-from ._applied import Applied as Applied
 from ._attention import (
     AttentionCall as AttentionCall,
     RotaryCall as RotaryCall,
@@ -10,6 +9,7 @@ from ._attention_interface import (
 )
 from ._attention_probe import find_rotations as find_rotations
 from ._in_force import scales_untouched as scales_untouched, sole_method as sole_method
+from ._method_handle import MethodHandle as MethodHandle
 from ._requests import (
     Forward as Forward,
     RequestTracker as RequestTracker,

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.methods.takeover._applied import Applied
 from lpes_evo.methods.takeover._attention_interface import intercepted_attention
 from lpes_evo.methods.takeover._attention_probe import find_rotations
 from lpes_evo.methods.takeover._in_force import refuse_patches
+from lpes_evo.methods.takeover._method_handle import MethodHandle
 from lpes_evo.methods.takeover._model_inputs import refuse_outputs
 from lpes_evo.methods.takeover._requests import Forward, RequestTracker
 from lpes_evo.methods.takeover._rotation import Rotation
@@ -136,7 +136,7 @@ Attend = Callable[[AttentionCall], torch.Tensor]
 @contextmanager
 def unrotated_attention(
     model: torch.nn.Module,
-    applied: Applied,
+    handle: MethodHandle,
     make_tables: MakeTables,
     attend: Attend,
     *,
@@ -146,7 +146,7 @@ def unrotated_attention(
 
     Args:
         model: The model.
-        applied: Tells where prompts end.
+        handle: Tells where prompts end.
         make_tables: Returns the tables that the method rotates by, once for each call of a rotary module: cosines and
             sines ``(n_tables, 1 or batch, n_keys, width)`` at the positions of all keys.
         attend: Returns the attention output of a layer, ``(batch, length, heads, value_dim)``.
@@ -161,7 +161,7 @@ def unrotated_attention(
     """
     structure = find_structure(model)
     rotations = find_rotations(model)
-    tracker = RequestTracker(structure.decoder, applied, chooses_by_prompt=chooses_by_prompt)
+    tracker = RequestTracker(structure.decoder, handle, chooses_by_prompt=chooses_by_prompt)
     handles: list[Any] = []
 
     def check(decoder: Any, _args: Any, kwargs: dict[str, Any]) -> None:
@@ -188,7 +188,7 @@ def unrotated_attention(
         content = forward, make_tables(RotaryCall(module, args, kwargs, forward))
         return _CarriedTables.carry(_zero_angle(output), content)
 
-    def handle(layer: int, rotation: Rotation) -> Callable[..., Any]:
+    def handler(layer: int, rotation: Rotation) -> Callable[..., Any]:
         def handler(
             module: Any, underlying: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any
         ) -> Any:
@@ -207,7 +207,7 @@ def unrotated_attention(
         return handler
 
     handlers = {
-        structure.decoder.get_submodule(path): handle(layer, rotation)
+        structure.decoder.get_submodule(path): handler(layer, rotation)
         for path, (layer, rotation) in rotations.items()
     }
     try:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from lpes_evo.errors import ModelError
-from lpes_evo.methods.takeover._applied import Applied
 from lpes_evo.methods.takeover._in_force import refuse_copy, replaced_function
+from lpes_evo.methods.takeover._method_handle import MethodHandle
 from lpes_evo.methods.takeover._model_inputs import cache_name, input_positions, input_tokens
 
 __all__ = ["Forward", "Request", "RequestTracker", "prompts_of_generate"]
@@ -75,7 +75,7 @@ class RequestTracker:
     def __init__(
         self,
         decoder: torch.nn.Module,
-        applied: Applied,
+        handle: MethodHandle,
         *,
         chooses_by_prompt: bool,
         on_forward: Callable[[Forward], torch.Tensor | None] | None = None,
@@ -84,13 +84,13 @@ class RequestTracker:
 
         Args:
             decoder: The module that owns the decoder layers.
-            applied: Tells where prompts end.
+            handle: Tells where prompts end.
             chooses_by_prompt: Whether the method must know where prompts end.
             on_forward: Called at the start of each forward pass; may return other position ids for it.
         """
         self.current: Forward | None = None
         self._decoder = decoder
-        self._applied = applied
+        self._method_handle = handle
         self._chooses_by_prompt = chooses_by_prompt
         self._on_forward = on_forward
         self._names = [name for name in inspect.signature(type(decoder).forward).parameters if name != "self"]
@@ -143,8 +143,8 @@ class RequestTracker:
 
     def _begin(self, batch: int, length: int, mask: Any, positions: torch.Tensor) -> Request:
         device = positions.device
-        told = self._applied.prompt_lengths
-        columns = self._applied.prompt_columns if self._chooses_by_prompt else None
+        told = self._method_handle.prompt_lengths
+        columns = self._method_handle.prompt_columns if self._chooses_by_prompt else None
         if columns is None or told is not None:
             columns = length
         elif columns > length:
@@ -166,7 +166,7 @@ class RequestTracker:
             )
         if told is not None:
             count = self._lengths(told, count)
-        known = told is not None or self._applied.prompt_columns is not None
+        known = told is not None or self._method_handle.prompt_columns is not None
         return Request(batch, first, first + count - 1, positions, known)
 
     def _lengths(self, told: tuple[int, ...], count: torch.Tensor) -> torch.Tensor:
@@ -206,7 +206,7 @@ class RequestTracker:
 
 
 @contextmanager
-def prompts_of_generate(model: Any, applied: Applied) -> Iterator[None]:
+def prompts_of_generate(model: Any, handle: MethodHandle) -> Iterator[None]:
     """Let ``generate`` of a model tell where its prompts end, for the length of a block.
 
     It runs more than the prompts at first where it guesses ahead, and begins anew with every token where it keeps no
@@ -214,7 +214,7 @@ def prompts_of_generate(model: Any, applied: Applied) -> Iterator[None]:
 
     Args:
         model: The model; one without ``generate`` is left alone.
-        applied: Is told.
+        handle: Is told.
 
     Yields:
         Nothing.
@@ -225,11 +225,11 @@ def prompts_of_generate(model: Any, applied: Applied) -> Iterator[None]:
     generate = model.generate
 
     def tell(*args: Any, **kwargs: Any) -> Any:
-        before, applied.prompt_columns = applied.prompt_columns, _prompt_columns(args, kwargs)
+        before, handle.prompt_columns = handle.prompt_columns, _prompt_columns(args, kwargs)
         try:
             return generate(*args, **kwargs)
         finally:
-            applied.prompt_columns = before
+            handle.prompt_columns = before
 
     with replaced_function(model, "generate", tell):
         yield

@@ -1,4 +1,4 @@
-"""Applied: the handle of a method in force on a model."""
+"""MethodHandle: the handle of a method in force on a model."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from lpes_evo.errors import ModelError
 
 
-class Applied:
+class MethodHandle:
     """A method in force on a model, for the length of a ``with`` block.
 
     Attributes:
