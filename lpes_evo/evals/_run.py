@@ -227,11 +227,11 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
 def _neutral_notes(records: dict[str, dict[str, Any]], tasks: Sequence[PlannedTask]) -> list[str]:
     """Say where a method does nothing, since it only acts on prompts that are longer than all of a task."""
     return [
-        f"{name}: does nothing on {planned.task.name}, since all prompts are within the {record['neutral_up_to']} "
+        f"{name}: does nothing on {planned.task.name}, since all prompts are within the {record['unchanged_below']} "
         "tokens up to which it leaves the model as it is; original= or length= state another window"
         for planned in tasks
         for name, record in records.items()
-        if max(fact.n_prompt for fact in planned.facts.values()) <= record.get("neutral_up_to", 0)
+        if max(fact.n_prompt for fact in planned.facts.values()) <= record.get("unchanged_below", 0)
     ]
 
 

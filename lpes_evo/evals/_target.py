@@ -165,8 +165,8 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     for arm in arms:
         with arm.apply(target.loaded), torch.inference_mode():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-        record, length = arm.record(target.loaded.n_layers, model), arm.method.neutral_up_to(model)
-        records.append(record if length is None else record | {"neutral_up_to": length})
+        record, length = arm.record(target.loaded.n_layers, model), arm.method.unchanged_below(model)
+        records.append(record if length is None else record | {"unchanged_below": length})
     return records
 
 

@@ -81,7 +81,7 @@ class DynamicNtk(ScaledMethod):
             finally:
                 tracker.remove()
 
-    def neutral_up_to(self, model: "torch.nn.Module") -> int | None:
+    def unchanged_below(self, model: "torch.nn.Module") -> int | None:
         """Return the original window, within which the base is the model's; ``None`` under ``length`` or scales."""
         from lpes_evo.methods.takeover import original_length
 

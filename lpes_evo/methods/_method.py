@@ -98,7 +98,7 @@ class Method(Settings, ABC):
         """Attention outputs that a layer under the method computes in one forward pass."""
         return 1
 
-    def neutral_up_to(self, model: "torch.nn.Module") -> int | None:  # noqa: ARG002
+    def unchanged_below(self, model: "torch.nn.Module") -> int | None:  # noqa: ARG002
         """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
         return None
 
