@@ -38,21 +38,21 @@ class LocalPool(Pool):
         """Do nothing: work is done when it is waited for."""
 
     def _work(self) -> None:
-        job = self._queue.popleft()
-        function, arguments = job.request
+        item = self._queue.popleft()
+        function, arguments = item.request
         try:
             while True:
-                job.attempts += 1
+                item.attempts += 1
                 value, failure, seconds = perform(function, self._target, arguments)
                 self._seconds += seconds
-                if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS:
+                if failure is None or failure.final or item.attempts >= MAX_ATTEMPTS:
                     break
         except BaseException:  # an interrupt, after which somebody may want to go on
-            job.attempts -= 1
-            self._queue.appendleft(job)
+            item.attempts -= 1
+            self._queue.appendleft(item)
             raise
         self._n_done += failure is None
-        self._finish(job, "this process", seconds, value, failure)
+        self._finish(item, "this process", seconds, value, failure)
 
 
 def _make(spec: Callable[[str], Any], device: str) -> Any:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Job:
+class WorkItem:
     """A piece of work on its way.
 
     Attributes:
@@ -84,7 +84,7 @@ class Pool(ABC):
 
     def __init__(self) -> None:
         self.on_event: Callable[[str], None] = _log.warning
-        self._queue: deque[Job] = deque()
+        self._queue: deque[WorkItem] = deque()
         self._finished: deque[Completion] = deque()
         self._tickets = itertools.count()
         self._n_pending = 0
@@ -130,11 +130,11 @@ class Pool(ABC):
             ConfigError: The pool is closed, or the function or an argument cannot cross to a worker.
         """
         self._check_open()
-        job = Job(next(self._tickets), self._pack(function, arguments), label, limited)
-        self._queue.insert(0 if first else len(self._queue), job)
+        item = WorkItem(next(self._tickets), self._pack(function, arguments), label, limited)
+        self._queue.insert(0 if first else len(self._queue), item)
         self._n_pending += 1
         self._deal()
-        return job.ticket
+        return item.ticket
 
     def wait(self) -> Completion:
         """Return the next finished piece of work.
@@ -258,18 +258,20 @@ class Pool(ABC):
         if self._closed:
             return
         dropped = set(tickets)
-        queued = {job.ticket for job in self._queue} & dropped
+        queued = {item.ticket for item in self._queue} & dropped
         finished = {completion.ticket for completion in self._finished} & dropped
-        self._queue = deque(job for job in self._queue if job.ticket not in queued)
+        self._queue = deque(item for item in self._queue if item.ticket not in queued)
         self._finished = deque(done for done in self._finished if done.ticket not in finished)
         self._dropped |= dropped - queued - finished
         self._n_pending -= len(dropped)
 
-    def _finish(self, job: Job, worker: str, seconds: float, value: Any, failure: Failure | None) -> None:
-        if job.ticket in self._dropped:
-            self._dropped.remove(job.ticket)
+    def _finish(
+        self, item: WorkItem, worker: str, seconds: float, value: Any, failure: Failure | None
+    ) -> None:
+        if item.ticket in self._dropped:
+            self._dropped.remove(item.ticket)
             return
-        self._finished.append(Completion(job.ticket, value, failure, seconds, worker, job.attempts))
+        self._finished.append(Completion(item.ticket, value, failure, seconds, worker, item.attempts))
 
 
 def perform(

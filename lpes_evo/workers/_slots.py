@@ -10,7 +10,7 @@ from lpes_evo.errors import ConfigError, EvaluationError
 from lpes_evo.workers._message import Message
 from lpes_evo.workers._outcome import Failure
 from lpes_evo.workers._pack import pack
-from lpes_evo.workers._pool import MAX_ATTEMPTS, TARGET_MADE, Job, Pool, Usage
+from lpes_evo.workers._pool import MAX_ATTEMPTS, TARGET_MADE, Pool, Usage, WorkItem
 
 BEAT_SECONDS = 1.0
 """Time between two signs of life of a busy worker."""
@@ -55,9 +55,9 @@ class Slot:
         worker: Its worker; ``None`` until it is filled again.
         start_at: When a slot without a worker is filled; ``None`` once it is given up.
         is_ready: Whether the worker has made its target.
-        job: What it works on.
-        since: When the job began.
-        worked: Seconds since then, or since the last step of the job, in which the pool listened.
+        item: What it works on.
+        since: When the work began.
+        worked: Seconds since then, or since the last step of the work, in which the pool listened.
         silent: Seconds without a sign of life in which the pool listened.
         n_failed_starts: Starts in a row that led to no target.
         first_ready: When the slot first had a worker that was ready.
@@ -68,7 +68,7 @@ class Slot:
     worker: Worker | None = None
     start_at: float | None = 0.0
     is_ready: bool = False
-    job: Job | None = None
+    item: WorkItem | None = None
     since: float = 0.0
     worked: float = 0.0
     silent: float = 0.0
@@ -135,7 +135,7 @@ class SlotPool(Pool):
     def _end(self) -> None:
         workers = [slot.worker for slot in self._slots if slot.worker is not None]
         for slot in self._slots:
-            slot.worker, slot.job, slot.start_at = None, None, None
+            slot.worker, slot.item, slot.start_at = None, None, None
         self._slot_of.clear()
         for worker in workers:
             worker.kill()
@@ -188,14 +188,14 @@ class SlotPool(Pool):
         for slot in self._slots:
             if not self._queue:
                 return
-            if slot.worker is None or not slot.is_ready or slot.job is not None:
+            if slot.worker is None or not slot.is_ready or slot.item is not None:
                 continue
             # No work is blamed for a worker that has ended before it.
             if slot.worker.is_alive():
-                slot.job = self._queue.popleft()
-                slot.job.attempts += 1
+                slot.item = self._queue.popleft()
+                slot.item.attempts += 1
                 slot.since, slot.worked, slot.silent = time.monotonic(), 0.0, 0.0
-                slot.worker.send(slot.job.request)
+                slot.worker.send(slot.item.request)
 
     def _work(self) -> None:
         self._fill_due()
@@ -235,45 +235,47 @@ class SlotPool(Pool):
             self._lose(slot, message.text)
 
     def _take_result(self, slot: Slot, message: Message) -> None:
-        job, slot.job = slot.job, None
-        if job is None:
+        item, slot.item = slot.item, None
+        if item is None:
             return
         slot.busy_seconds += time.monotonic() - slot.since
         failure = message.failure
         if failure is None:
             slot.n_done += 1
-            if job.limited:
+            if item.limited:
                 self._n_seen += 1
                 self._longest = max(self._longest, message.seconds)
-        self._settle(job, slot, message.seconds, message.value, failure)
+        self._settle(item, slot, message.seconds, message.value, failure)
         # What the tries before have left in the worker may be the cause: the last one is made without it.
         if (
             failure is not None
             and not failure.final
-            and (failure.poisons or job.attempts == MAX_ATTEMPTS - 1)
+            and (failure.poisons or item.attempts == MAX_ATTEMPTS - 1)
         ):
-            self._empty(slot, f"failed on {job.name} with {failure.error}: {failure.message:.200}")
+            self._empty(slot, f"failed on {item.name} with {failure.error}: {failure.message:.200}")
 
-    def _settle(self, job: Job, slot: Slot, seconds: float, value: Any, failure: Failure | None) -> None:
-        """Finish a job, or put it back in front of the queue for another try."""
-        if failure is None or failure.final or job.attempts >= MAX_ATTEMPTS or job.ticket in self._dropped:
-            self._finish(job, slot.name, seconds, value, failure)
+    def _settle(
+        self, item: WorkItem, slot: Slot, seconds: float, value: Any, failure: Failure | None
+    ) -> None:
+        """Finish a work item, or put it back in front of the queue for another try."""
+        if failure is None or failure.final or item.attempts >= MAX_ATTEMPTS or item.ticket in self._dropped:
+            self._finish(item, slot.name, seconds, value, failure)
         else:
-            self._queue.appendleft(job)
+            self._queue.appendleft(item)
 
     def _look_for_hung(self) -> None:
         # Only time in which the pool listened counts, so that workers live on when the pool was stopped or busy.
         now = time.monotonic()
         passed, self._listened = min(now - self._listened, 2 * _TICK), now
         for slot in self._slots:
-            if slot.worker is None or not slot.worker.is_placed or (slot.is_ready and slot.job is None):
+            if slot.worker is None or not slot.worker.is_placed or (slot.is_ready and slot.item is None):
                 continue
             slot.silent += passed
             slot.worked += passed
             silence_limit = self._silence_limit * (1 if slot.is_ready else _START_FACTOR)
             if slot.silent > silence_limit:
                 self._lose(slot, f"gave no sign of life for {silence_limit:g} s", "hung")
-            elif slot.job is not None and slot.job.limited and slot.worked > self._limit():
+            elif slot.item is not None and slot.item.limited and slot.worked > self._limit():
                 self._lose(
                     slot, f"was at work for more than {self._limit():g} s, the limit of a step,", "hung"
                 )
@@ -284,16 +286,16 @@ class SlotPool(Pool):
         return _FIRST_LIMIT if self._n_seen < 3 else max(_LEAST_LIMIT, _LIMIT_FACTOR * self._longest)
 
     def _lose(self, slot: Slot, how: str, kind: Literal["killed", "hung"] = "killed") -> None:
-        """Take note that a worker is lost, give its job back, and have its slot filled again."""
-        job, slot.job = slot.job, None
+        """Take note that a worker is lost, give its work item back, and have its slot filled again."""
+        item, slot.item = slot.item, None
         if not slot.is_ready:
             slot.n_failed_starts += 1
-        if job is not None:
-            how += f" while it worked on {job.name}, try {job.attempts} of {MAX_ATTEMPTS}"
+        if item is not None:
+            how += f" while it worked on {item.name}, try {item.attempts} of {MAX_ATTEMPTS}"
             seconds = time.monotonic() - slot.since
             slot.busy_seconds += seconds
             text = f"{slot.name} {how}"
-            self._settle(job, slot, seconds, None, Failure(kind, "", text, f"{text}\n", poisons=False))
+            self._settle(item, slot, seconds, None, Failure(kind, "", text, f"{text}\n", poisons=False))
         self._empty(slot, how)
 
     def _empty(self, slot: Slot, how: str) -> None:
