@@ -1,14 +1,18 @@
-"""A pool with one process per device, on `multiprocess`."""
+"""DevicePool: one worker process per device, on `multiprocess`.
+
+Messages travel through a `multiprocess.connection.Connection`, whose calls wait. A pool must not wait for a worker
+that is stopped in the middle of a message, so two threads beside each worker do the waiting.
+"""
 
 import os
-import selectors
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import multiprocess
@@ -20,7 +24,6 @@ from lpes_evo.workers._devices import Device, environment, parse_devices
 from lpes_evo.workers._message import Message
 from lpes_evo.workers._pack import pack
 from lpes_evo.workers._slots import Slot, SlotPool
-from lpes_evo.workers._stream import PoolEnd
 
 _BURY_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
@@ -74,17 +77,14 @@ class DevicePool(SlotPool):
         )
         self._context = multiprocess.get_context("spawn")
         self._spec = pack(spec, "the spec of the pool")
-        self._selector = selectors.DefaultSelector()
-        self._looked = 0.0
+        self._inbox: SimpleQueue[tuple[_ProcessWorker, bytes | None]] = SimpleQueue()
+        self._looked_at = 0.0
         self._start_all()
-
-    def _end(self) -> None:
-        super()._end()
-        self._selector.close()
 
     def _start(self, slot: Slot) -> "_ProcessWorker":
         device = self._devices[slot.number]
-        ours, theirs = socket.socketpair()
+        ours, theirs = self._context.Pipe()
+
         try:
             process = self._context.Process(
                 target=serve, args=(theirs, device.local_name, os.getpid()), name=slot.name, daemon=True
@@ -96,84 +96,105 @@ class DevicePool(SlotPool):
             raise
         finally:
             theirs.close()
-        worker = _ProcessWorker(process, PoolEnd(ours), self._selector)
+
+        worker = _ProcessWorker(process, ours, self._inbox)
         worker.send(self._spec)
         return worker
 
     def _listen(self, timeout: float) -> Iterator[tuple["_ProcessWorker", Message]]:
-        for key, events in self._selector.select(timeout):
-            worker: _ProcessWorker = key.data
-            if events & selectors.EVENT_WRITE:
-                worker.go_on_sending()
-            if events & selectors.EVENT_READ:
-                for message in worker.receive():
-                    yield worker, message
-        # A process that the work has forked may hold the socket of a dead worker open.
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._looked = time.monotonic()
+        with suppress(Empty):
+            worker, frame = self._inbox.get(timeout=timeout)
+            while True:
+                # What a worker said before it was replaced counts no more.
+                if id(worker) in self._slot_of:
+                    yield worker, worker.read(frame)
+                worker, frame = self._inbox.get_nowait()
+
+        # A process that the work has forked may hold the connection to a dead worker open.
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            self._looked_at = time.monotonic()
             for slot in self._slots:
-                watched = slot.worker
-                if isinstance(watched, _ProcessWorker) and not watched.is_alive():
-                    for message in [*watched.receive(), watched.gone()]:
-                        yield watched, message
+                if isinstance(slot.worker, _ProcessWorker) and not slot.worker.is_alive():
+                    slot.worker.hang_up()
 
 
 class _ProcessWorker:
-    """A process and the socket to it."""
+    """A process, the connection to it, and the threads that send and receive.
+
+    Args:
+        process: The process, which is started.
+        connection: The connection to it.
+        inbox: Takes what the process says, and ``None`` at the end of it.
+    """
 
     is_placed = True
 
-    def __init__(self, process: Any, stream: PoolEnd, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, process: Any, connection: Any, inbox: "SimpleQueue[tuple[_ProcessWorker, bytes | None]]"
+    ) -> None:
         self.process = process
-        self._stream = stream
-        self._selector = selector
-        selector.register(stream, selectors.EVENT_READ, self)
+        self._connection = connection
+        self._inbox = inbox
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=run, name=f"{run.__name__} {process.name}", daemon=True)
+            for run in (self._send_all, self._receive_all)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def is_alive(self) -> bool:
         return self.process.exitcode is None
 
     def send(self, request: bytes) -> None:
-        self._stream.send(request)
-        self._watch()
+        self._requests.put(request)
 
-    def go_on_sending(self) -> None:
-        """Send more of a request that did not fit at once."""
-        self._stream.flush()
-        self._watch()
+    def read(self, frame: bytes | None) -> Message:
+        """Return what a frame says; ``None`` stands for the end of the connection."""
+        if frame is None:
+            return self._gone()
+        return _BEATS[frame] if frame in _BEATS else Message.decode(frame)
 
-    def receive(self) -> list[Message]:
-        """Return what the process has said."""
-        frames, is_closed = self._stream.receive()
-        messages = [_BEATS[frame] if frame in _BEATS else Message.decode(frame) for frame in frames]
-        if is_closed:
-            messages.append(self.gone())
-        # A part of a long message is a sign of life too.
-        return messages or [Message("alive")]
-
-    def gone(self) -> Message:
-        """Say how the process ended."""
-        self.process.join(_BURY_SECONDS)
-        code = self.process.exitcode
-        if code is None:
-            return Message("gone", text="closed its socket")
-        if code < 0:
-            return Message("gone", text=f"was killed by {_signal_name(-code)}")
-        return Message("gone", text=f"ended with exit code {code}")
+    def hang_up(self) -> None:
+        """End the connection in both directions, also where another process holds its other end open."""
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as channel, suppress(OSError):
+            channel.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        self._selector.unregister(self._stream)
-        self._stream.close()
         self.process.kill()
+        self.hang_up()
 
     def bury(self) -> None:
+        self._requests.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._connection.close()
+
         # A process that waits for a broken driver cannot be ended, and must not hold up the others.
         self.process.join(_BURY_SECONDS)
         if self.process.exitcode is not None:
             self.process.close()
 
-    def _watch(self) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._stream.has_more_to_send else 0)
-        self._selector.modify(self._stream, events, self)
+    def _send_all(self) -> None:
+        with suppress(OSError):  # the process is gone, which the other thread tells
+            while (request := self._requests.get()) is not None:
+                self._connection.send_bytes(request)
+
+    def _receive_all(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._inbox.put((self, self._connection.recv_bytes()))
+        self._inbox.put((self, None))
+
+    def _gone(self) -> Message:
+        """Say how the process ended."""
+        self.process.join(_BURY_SECONDS)
+        code = self.process.exitcode
+        if code is None:
+            return Message("gone", text="closed its connection")
+        if code < 0:
+            return Message("gone", text=f"was killed by {_signal_name(-code)}")
+        return Message("gone", text=f"ended with exit code {code}")
 
 
 def _signal_name(number: int) -> str:
