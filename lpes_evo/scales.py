@@ -35,11 +35,13 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
         raise ScalesError(
             f"Expected scales to be numbers, but got {scales!r:.80}. Pass one number per layer."
         ) from error
+
     if array.ndim not in (1, 2) or array.shape[-1] != n_layers or array.size == 0:
         raise ScalesError(
             f"Expected scales of shape (n_layers,) = ({n_layers},) or (batch, n_layers), but got {array.shape}. "
             "Pass one scale for each layer of the model."
         )
+
     wrong = ~(np.isfinite(array) & (array > 0))
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -47,6 +49,7 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
             f"Expected every scale to be finite and positive, but got {array[where]} at layer {where[-1]}. "
             "A scale divides positions; 1.0 leaves a layer untouched."
         )
+
     return array
 
 
@@ -179,9 +182,11 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
         ScalesError: The file is missing, truncated or edited, or belongs to another model.
     """
     file = Path(path)
+
     # Names that are too long cannot be looked at, and reading the file says so.
     with suppress(OSError):
         file = file / "scales.json" if file.is_dir() else file
+
     found = ScalesFile.load(file)
     scales = Scales(**{field.name: getattr(found, field.name) for field in dataclasses.fields(Scales)})
     if n_layers is not None and scales.n_layers != n_layers:
@@ -189,9 +194,11 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
             f"Expected scales for a model of n_layers = {n_layers}, but {file} has {scales.n_layers} "
             f"(found on {scales.model}). Search scales for this model."
         )
+
     if model is not None and scales.model != model:
         raise ScalesError(
             f"Expected scales found on {model}, but those of {file} were found on {scales.model}. "
             "Search scales for this model, or leave out the model name to use them all the same."
         )
+
     return scales

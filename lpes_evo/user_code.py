@@ -29,6 +29,7 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     """
     name, _, class_name = spec.rpartition(":")
     path = Path(name)
+
     # Unlike the method of a path, it takes a name that is too long for no file.
     if not os.path.isfile(path):
         raise fault(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
@@ -38,7 +39,9 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     if module_spec is None or module_spec.loader is None:
         raise fault(f"Expected {path} to be a Python file, but Python cannot load it.")
+
     module = importlib.util.module_from_spec(module_spec)
+
     # Dataclasses of the file look their module up.
     sys.modules[module_name] = module
 
@@ -55,6 +58,7 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
                 f"Expected {path} to define the {kind.__name__} class {class_name}, but it defines "
                 f"{', '.join(others) or 'none'}."
             )
+
         return found()
     except (fault, KeyboardInterrupt):
         raise

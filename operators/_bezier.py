@@ -70,13 +70,18 @@ def decode_points(points: FloatArray, n_layers: int) -> FloatArray:
     for start in range(0, len(points), block):
         x, y = np.moveaxis(points[start : start + block], -1, 0)
         t = invert(x, n_layers)
+
         # Relative to the first point, a constant curve gives its constant without a rounding error.
         rows = y[:, :1] + _evaluate(y - y[:, :1], t)
+
         # The convex hull property holds for exact numbers; this takes back rounding errors of the last digit.
         np.clip(rows, y.min(axis=1, keepdims=True), y.max(axis=1, keepdims=True), out=rows)
+
         if n_layers > 1:
             rows[:, -1] = y[:, -1]
+
         values[start : start + block] = rows
+
     return values
 
 
@@ -111,10 +116,12 @@ def _solve(x: FloatArray, layers: FloatArray) -> FloatArray:
     last = x[:, -1:]
     low = np.zeros((len(x), len(layers)))
     high = np.ones_like(low)
+
     # The straight line from the first to the last layer is right for equally spaced points.
     t = low + layers / last
     step_before = np.ones_like(low)
     done = np.zeros(low.shape, dtype=bool)
+
     # A residual of this size is rounding error of the evaluation itself, one unit for each term of the sum.
     noise = x.shape[1] * _EPSILON * last
     for _ in range(_MAX_ITERATIONS):
@@ -123,20 +130,25 @@ def _solve(x: FloatArray, layers: FloatArray) -> FloatArray:
         done |= np.abs(residual) <= noise
         if done.all():
             break
+
         below = residual < 0
         np.copyto(low, t, where=below)
         np.copyto(high, t, where=~below)
+
         with np.errstate(divide="ignore", invalid="ignore"):
             step = residual / slope
+
         # A step below the spacing of the floats around 1 cannot improve t, whatever the bracket says.
         done |= np.abs(step) <= _EPSILON
         newton = t - step
+
         # Written so that a step of NaN or infinity counts as useless.
         useful = (newton > low) & (newton < high) & (np.abs(step) <= 0.5 * step_before)
         proposal = np.where(useful, newton, 0.5 * (low + high))
         np.copyto(proposal, t, where=done)
         step_before = np.abs(proposal - t)
         t = proposal
+
     return t
 
 

@@ -38,6 +38,7 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
             f"Expected {name} to be a whole number {span}, but got {shown(value)}. "
             f"Use a whole number such as {least}."
         )
+
     return int(value)
 
 
@@ -49,15 +50,18 @@ def finite(name: str, value: object) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise CurveError(f"Expected {name} to be a number, but got {shown(value)}. Give a float such as 1.0.")
+
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
+
     if not abs(number) <= _LARGEST:
         raise CurveError(
             f"Expected {name} to be finite, at most 1e100 in size, but got {shown(value)}. "
             "Use a smaller number."
         )
+
     return number + 0.0
 
 

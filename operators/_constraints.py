@@ -75,19 +75,24 @@ class CurveConstraints:
                     f"Expected {name} to be one of {', '.join(words)}, but got {shown(getattr(self, name))}. "
                     f"Use {words[0]!r}."
                 )
+
         most_points = _MAX_POINTS if self.curve == "bezier" else _MAX_LOCAL_POINTS
         for name, least, most in (("n_layers", 1, None), ("n_points", 2, most_points), ("x_step", 1, None)):
             if getattr(self, name) is not None or name != "x_step":
                 object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
+
         for name in ("y_min", "y_max", "y_step", "max_delta"):
             if getattr(self, name) is not None or name != "y_step":
                 object.__setattr__(self, name, finite(name, getattr(self, name)))
+
         if self.y_min > self.y_max:
             raise CurveError(f"Expected y_min <= y_max, but got {self.y_min} and {self.y_max}. Swap them.")
+
         if self.max_delta < 0:
             raise CurveError(
                 f"Expected max_delta >= 0, but got {self.max_delta}. Use 0 for constant curves only."
             )
+
         if self.y_step is not None:
             least_step = max((self.y_max - self.y_min) / _MAX_STEPS, 1e-9)
             if self.y_step < least_step:
@@ -95,10 +100,12 @@ class CurveConstraints:
                     f"Expected y_step >= {least_step:g}, but got {self.y_step}. "
                     "Use None for continuous values."
                 )
+
             _check_steps(f"y_max to be y_min = {self.y_min:g} plus", self.y_max, self.y_min, self.y_step)
             _check_steps("max_delta to be", self.max_delta, 0.0, self.y_step)
             object.__setattr__(self, "y_min", on_grid(self.y_min))
             object.__setattr__(self, "y_max", on_grid(self.y_max))
+
         if self.x_step is not None and (self.n_layers - 1) % self.x_step:
             last = self.n_layers - 1
             divisors = ", ".join(str(step) for step in range(1, last + 1) if last % step == 0)
@@ -135,19 +142,24 @@ class CurveConstraints:
             return [f"it is {shown(genome)}, not a sequence of control points"]
         if len(genome) != self.n_points:
             return [f"it has {len(genome)} control points instead of n_points = {self.n_points}"]
+
         broken = [
             f"gene {gene} is {shown(point)}, not a pair of finite numbers"
             for gene, point in enumerate(genome)
             if not _is_finite_pair(point)
         ]
+
         if broken:
             return broken
+
         for gene, (x, y) in enumerate(genome):
             broken += _off_axis(self.x_axis, gene, "x", x, "0", "n_layers - 1")
             broken += _off_axis(self.y_axis, gene, "y", y, "y_min", "y_max")
+
         for gene, end in ((0, self.x_axis.low), (self.n_points - 1, self.x_axis.high)):
             if genome[gene][0] != end:
                 broken.append(f"gene {gene} has x = {genome[gene][0]}, but it is pinned to {end}")
+
         for gene, ((x, y), (x_next, y_next)) in enumerate(pairwise(genome)):
             if x_next < x and self.x_rule == "sorted":
                 broken.append(f"gene {gene + 1} has x = {x_next}, below x = {x} of gene {gene}")
@@ -156,12 +168,14 @@ class CurveConstraints:
                     f"gene {gene + 1} has y = {y_next}, further than max_delta = {self.max_delta} "
                     f"from y = {y} of gene {gene}"
                 )
+
         if self.x_rule == "even":
             for gene, ((x, _), place) in enumerate(
                 zip(genome, self.x_axis.values(self.even_xs()), strict=True)
             ):
                 if x != place and gene not in (0, self.n_points - 1):
                     broken.append(f"gene {gene} has x = {x}, but x_rule 'even' pins it to {place}")
+
         return broken
 
     def contains(self, genome: Sequence[Sequence[float]]) -> bool:
@@ -203,11 +217,13 @@ class CurveConstraints:
         except (KeyError, OverflowError, TypeError, ValueError):
             self.check(genome)
             raise
+
         pinned = len(xs) == self.n_points and xs[0] == 0 and xs[-1] == self.x_axis.n_steps
         inside = min(ys) >= 0 and max(ys) <= self.y_axis.n_steps
         smooth = max(map(abs, map(sub, ys[1:], ys))) <= self.max_rise
         if not (pinned and inside and smooth and xs == self.arrange(xs[1:-1])):
             self.check(genome)
+
         return xs, ys
 
     def points(self, xs: Sequence[int], ys: Sequence[int]) -> list[tuple[float, float]]:

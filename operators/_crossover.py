@@ -71,6 +71,7 @@ def cx_splice(first: BezierGenome, second: BezierGenome, *, space: CurveConstrai
         and abs(second_ys[k] - first_ys[k - 1]) <= rise
         and abs(first_ys[k] - second_ys[k - 1]) <= rise
     ]
+
     # Slices of a list are copies, so this exchange cannot overwrite itself.
     if junctions:
         k = random.choice(junctions)
@@ -78,6 +79,7 @@ def cx_splice(first: BezierGenome, second: BezierGenome, *, space: CurveConstrai
         first_ys[k:], second_ys[k:] = second_ys[k:], first_ys[k:]
     else:
         first_ys, second_ys = second_ys, first_ys
+
     first[:] = space.points(first_xs, first_ys)
     second[:] = space.points(second_xs, second_ys)
     return first, second

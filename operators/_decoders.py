@@ -194,11 +194,14 @@ class SplineDecoder(Decoder):
         t = high
         side = np.zeros(t.shape, dtype=np.int8)
         done = above <= noise
+
         for _ in range(_MAX_ITERATIONS):
             if done.all():
                 break
+
             with np.errstate(divide="ignore", invalid="ignore"):
                 proposal = (low * above - high * below) / (above - below)
+
             inside = (proposal > low) & (proposal < high)
             proposal = np.where(inside, proposal, 0.5 * (low + high))
             t = np.where(done, t, proposal)
@@ -210,6 +213,7 @@ class SplineDecoder(Decoder):
             low, below = np.where(is_below, t, low), np.where(is_below, value, below)
             high, above = np.where(is_below, high, t), np.where(is_below, above, value)
             side = np.where(is_below, -1, 1).astype(np.int8)
+
         return t
 
 

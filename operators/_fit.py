@@ -67,11 +67,13 @@ def layer_values(name: str, values: npt.ArrayLike, n_layers: int) -> FloatArray:
         raise CurveError(
             f"Expected {n_layers} finite {name}, but got {shown(values)}. Give one number per layer."
         ) from error
+
     if array.shape != (n_layers,) or not np.isfinite(array).all():
         raise CurveError(
             f"Expected finite {name} of shape (n_layers,) = ({n_layers},), but got {array.shape} "
             f"with {np.isfinite(array).sum()} finite ones. Give one number per layer."
         )
+
     return array
 
 
@@ -91,6 +93,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
     """Return points near ``start`` whose curve is as near to the target as bounds, order and amplitude allow."""
     if _error(space, start[None], target)[0] <= _EXACT:
         return start.tolist()  # type: ignore[no-any-return]
+
     # Slow to import, and only fits need it.
     from scipy.optimize import LinearConstraint, minimize
 
@@ -120,9 +123,11 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
             space.max_rise * space.y_axis.step,
         )
     ]
+
     if n_inner > 1 and space.x_rule == "sorted":
         order = np.pad(np.diff(np.eye(n_inner), axis=0), ((0, 0), (n_points, 0)))
         constraints.append(LinearConstraint(order, 0.0, np.inf))
+
     vector = np.concatenate([start[:, 1], start[1:-1, 0] / x_last if n_inner else []])
     found = minimize(
         error,
@@ -135,6 +140,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
     )
     moved = points(found.x)
     is_nearer = _error(space, moved[None], target)[0] < _error(space, start[None], target)[0]
+
     return (moved if is_nearer else start).tolist()  # type: ignore[no-any-return]
 
 
@@ -148,14 +154,17 @@ def _polished(space: "CurveSpace", genome: BezierGenome, target: FloatArray) -> 
         neighbours = neighbours[_are_feasible(space, neighbours)]
         if not len(neighbours):
             break
+
         half = space.n_points
         curves = np.array([space.points(row[:half], row[half:]) for row in neighbours.tolist()])
         errors = _error(space, curves, target)
         nearest = int(np.argmin(errors))
         if errors[nearest] >= best:
             break
+
         best = float(errors[nearest])
         genome = BezierGenome(curves[nearest].tolist())
+
     return best, genome
 
 
@@ -172,10 +181,13 @@ def _moves(space: "CurveSpace") -> IntArray:
         pairs = [one[:-1] + one[1:], one[:-1] - one[1:]]
         up = np.concatenate([one, 2 * one, *pairs, np.ones((1, n_points), dtype=np.int64)])
         rows.append(np.pad(up, ((0, 0), (n_points, 0))))
+
     if not space.x_axis.continuous and space.x_rule != "even" and n_points > 2:
         rows.append(np.pad(np.eye(n_points, dtype=np.int64)[1:-1], ((0, 0), (0, n_points))))
+
     if not rows:
         return np.empty((0, 2 * n_points), dtype=np.int64)
+
     forth = np.concatenate(rows)
     return np.concatenate([forth, -forth])
 

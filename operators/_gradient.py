@@ -46,15 +46,18 @@ def mut_gradient(
     points = np.array(individual)
     lengths = np.array([space.x_axis.high, space.y_axis.high - space.y_axis.low])
     in_y, in_x = space.jacobian(points)
+
     # Relative to the largest, so that products cannot overflow.
     slopes = slopes / (np.abs(slopes).max() or 1.0)
     ascent = np.column_stack([slopes @ in_x, slopes @ in_y]) * lengths
     furthest = np.abs(ascent).max()
     if not furthest > 0:
         return (individual,)
+
     before = individual[:]
     while individual == before and share <= 1:
         moved = points + ascent / furthest * share * lengths
         individual[:] = space.nearest(moved.tolist())
         share *= 2
+
     return (individual,)

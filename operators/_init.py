@@ -61,6 +61,7 @@ def init_quasi_random(
     """
     n = whole("n", n, 0)
     seed = whole("seed", seed, 0)
+
     # scipy.stats takes longer to import than all the rest together, and nothing else here needs it.
     from scipy.stats import qmc
 
@@ -72,6 +73,7 @@ def init_quasi_random(
     )
     sampler = qmc.Halton(d=2 * n_points - 2, scramble=True, seed=np.random.default_rng(seed))
     genomes = []
+
     for row in sampler.random(n).tolist():
         ys = [_pick(row[0], 0, y_last)]
         ys_shares, xs_shares = row[1:n_points], row[n_points:]
@@ -79,6 +81,7 @@ def init_quasi_random(
             ys.append(_pick(share, max(0, ys[-1] - rise), min(y_last, ys[-1] + rise)))
         inner = [_pick(share, 0, x_last) for share in xs_shares]
         genomes.append(BezierGenome(space.points(space.arrange(inner), ys), weights))
+
     return genomes
 
 

@@ -48,6 +48,7 @@ def mut_point(individual: BezierGenome, *, space: CurveConstraints, finest: floa
             xs[k], ys[k] = x_range[x_place], y_range[y_place]
             individual[:] = space.points(xs, ys)
             break
+
     return (individual,)
 
 
@@ -113,6 +114,7 @@ def mut_tilt(individual: BezierGenome, *, space: CurveConstraints, finest: float
             ys = [y + (2 * rise * (k - pivot) + arm) // (2 * arm) for k, y in enumerate(ys)]
             individual[:] = space.points(xs, ys)
             break
+
     return (individual,)
 
 
@@ -217,11 +219,13 @@ def _feasible_rises(space: CurveConstraints, ys: list[int], pivot: int, reach: i
         if distance:
             down, up = y * arm // distance, (space.y_axis.n_steps - y) * arm // distance
             low, high = (max(low, -down), min(high, up)) if k > pivot else (max(low, -up), min(high, down))
+
         # Its difference to the next point, which changes by rise / arm, stays within the amplitude bound.
         if k < last:
             difference = ys[k + 1] - y
             low = max(low, -(space.max_rise + difference) * arm)
             high = min(high, (space.max_rise - difference) * arm)
+
     return low, high
 
 

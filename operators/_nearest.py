@@ -32,10 +32,12 @@ def nearest_indices(
     freely = [min(max(round(target), low), high) for target, (low, high) in zip(targets, bounds, strict=True)]
     if all(rise[0] <= after - before <= rise[1] for before, after in pairwise(freely)):
         return freely
+
     solution = list(start)
     span = max(high - low for low, high in bounds)
     scale = 1 << span.bit_length()
     reach = len(solution)
+
     while scale:
         candidates = [
             [
@@ -47,6 +49,7 @@ def nearest_indices(
         ]
         solution = _best_path(targets, candidates, rise)
         scale //= 2
+
     return solution
 
 

@@ -52,15 +52,18 @@ class CurveSpace(CurveConstraints):
         """
         if self.max_rise == 0 and (not self.y_axis.continuous or self.y_axis.n_steps == 0):
             return self.y_axis.n_steps + 1
+
         moving = (self.y_axis,) if self.x_rule == "even" else (self.x_axis, self.y_axis)
         if any(axis.continuous and axis.n_steps for axis in moving):
             return math.inf
+
         # Walks of bounded rise through the values, point by point, summed over windows by cumulative counts.
         last, rise = self.y_axis.n_steps, self.max_rise
         counts = [1] * (last + 1)
         for _ in range(self.n_points - 1):
             below = [0, *accumulate(counts)]
             counts = [below[min(last, y + rise) + 1] - below[max(0, y - rise)] for y in range(last + 1)]
+
         # Non-decreasing sequences of the inner points are multisets of layers.
         n_inner, n_places = self.n_points - 2, self.x_axis.n_steps + 1
         n_orders: dict[str, int] = {
@@ -68,6 +71,7 @@ class CurveSpace(CurveConstraints):
             "free": n_places**n_inner,
             "even": 1,
         }
+
         return sum(counts) * n_orders[self.x_rule]
 
     @property
@@ -137,6 +141,7 @@ class CurveSpace(CurveConstraints):
                 f"Expected n_points = {self.n_points} control points, but got {len(given)}. "
                 "Use space.fit(values) for a curve of another degree."
             )
+
         x_last, y_last = self.x_axis.n_steps, self.y_axis.n_steps
         targets = [
             [(Fraction(point[i]) - Fraction(axis.low)) / Fraction(axis.step) for point in given]
@@ -146,8 +151,10 @@ class CurveSpace(CurveConstraints):
         x_bounds = [(0, 0), *[(0, x_last)] * inner, (x_last, x_last)]
         least_rise = -x_last if self.x_rule == "free" else 0
         xs = self.even_xs()
+
         if self.x_rule != "even":
             xs = nearest_indices(targets[0], xs, x_bounds, (least_rise, x_last))
+
         ys = nearest_indices(
             targets[1], [0] * self.n_points, [(0, y_last)] * self.n_points, (-self.max_rise, self.max_rise)
         )
@@ -227,13 +234,16 @@ class CurveSpace(CurveConstraints):
                 f"Expected genomes of n_points = {self.n_points} pairs each, but got {shown(genomes)}: {error}. "
                 "space.genome(points) makes a sound one."
             ) from error
+
         if points.size == 0 and points.ndim == 1:
             return np.empty((0, self.n_points, 2))
+
         if points.ndim != 3 or points.shape[1:] != (self.n_points, 2):
             raise CurveError(
                 f"Expected genomes of shape (n, n_points, 2) = (n, {self.n_points}, 2), but got "
                 f"{points.shape}. Wrap a single genome in a list."
             )
+
         x = points[..., 0]
         sound = (
             np.isfinite(points).all(axis=(1, 2))
@@ -241,12 +251,14 @@ class CurveSpace(CurveConstraints):
             & (x[:, -1] == self.n_layers - 1)
             & ((np.diff(x, axis=1) >= 0).all(axis=1) | (self.x_rule == "free"))
         )
+
         if not sound.all():
             row = int(np.argmin(sound))
             raise CurveError(
                 f"Expected finite points with x going from 0 to n_layers - 1 = {self.n_layers - 1} without "
                 f"decreasing, but genome {row} is {points[row].tolist()}. space.nearest(points) mends it."
             )
+
         return points
 
     def jacobian(

@@ -59,12 +59,15 @@ def search_bases(
             f"Expected a base to begin with and candidates for {n_bases} bases, but got {list(start)!r:.60} and "
             f"{len(candidates)} candidates."
         )
+
     distances = np.arange(positions[0], positions[1] + 1)
     extremes = {float(base): _extremes(base, distances, head_dim) for base in {*chosen, *candidates}}
     peaks: list[int] = []
     troughs: list[int] = []
+
     for base in chosen:
         peaks, troughs = _merge(peaks, troughs, *extremes[base])
+
     while len(chosen) < n_bases:
         best: tuple[float, float] | None = None
         added = 0.0
@@ -77,8 +80,10 @@ def search_bases(
             rank = (-float(len(hits)), float(np.mean(hits**2)) if len(hits) else np.inf)
             if best is None or rank < best:
                 best, added = rank, base
+
         chosen.append(added)
         peaks, troughs = _merge(peaks, troughs, *extremes[added])
+
     return tuple(sorted(chosen))
 
 
@@ -134,6 +139,7 @@ def _main_peaks(wave: npt.NDArray[np.float64]) -> list[int]:
             break
         begin = min(place + _STEP, places[number + 1])
         height = wave[begin : begin + _REACH].max()
+
     return found
 
 
@@ -146,10 +152,14 @@ def _main_troughs(wave: npt.NDArray[np.float64]) -> list[int]:
         place = places[number]
         if abs(wave[place] - depth) > _EQUAL:
             continue
+
         if not found or found[-1] - place > _APART["trough"]:
             found.append(place)
+
         end = min(place - _STEP, places[number - 1])
         if len(found) == _N_EXTREMES or end <= 0:
             break
+
         depth = wave[:end].min()
+
     return found[::-1]

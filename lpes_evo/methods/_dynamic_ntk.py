@@ -59,6 +59,7 @@ class DynamicNtk(ScaledMethod):
 
         check_describes(model, self.name)
         window = original_length(model, self.original)
+
         with replaced_rotary(model, lambda module: RowwiseRotaryEmbedding([module])) as stand_ins:
             own = {
                 stand_in: stand_in.variants[0]
@@ -75,6 +76,7 @@ class DynamicNtk(ScaledMethod):
                 chooses_by_prompt=self.length is None,
                 on_forward=choose,
             )
+
             try:
                 with patch_rope(model, scales) if scales is not None else nullcontext():
                     yield
@@ -130,6 +132,7 @@ class DynamicNtk(ScaledMethod):
 
         request = forward.request
         lengths = [self.length] * request.batch if self.length else request.prompt_lengths.tolist()
+
         # Within the window all prompts are alike.
         lengths = [max(length, window) for length in lengths]
         distinct = sorted(set(lengths))
@@ -139,4 +142,5 @@ class DynamicNtk(ScaledMethod):
             ratios = [self.base_ratio(length, window, width) for length in distinct]
             stand_in.variants = base_variants(module, ratios)
             stand_in.choice = None if len(distinct) == 1 else choice
+
         return None if len(distinct) == 1 else forward.positions.expand(request.batch, -1)

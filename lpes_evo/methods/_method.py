@@ -54,6 +54,7 @@ class Method(Settings, ABC):
             with self._apply(model) as handle:
                 yield handle
             return
+
         from lpes_evo.methods.takeover import prompts_of_generate, scales_untouched, sole_method
         from lpes_evo.rope import sweep_code, unwrapped_model
 

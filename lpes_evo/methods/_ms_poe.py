@@ -78,6 +78,7 @@ class MsPoe(Method):
                 f"Expected rotating layers of one number of key heads from layer {self.first_layer} on for ms-poe, but "
                 f"got {came}. Set first_layer, or use lpes."
             )
+
         ratios = (1.0, *self.ratios(n_groups[0]))
 
         def make_tables(call: "RotaryCall") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -104,6 +105,7 @@ class MsPoe(Method):
             "in layers with a sliding window the statistic counts all keys of the prompt, as on the models of the "
             "released code, which have no such layers"
         )
+
         return (
             *([grouped] if rotation.n_heads != rotation.n_key_heads else []),
             *([sliding] if self.order != "normal" and _has_sliding_layers(model) else []),
@@ -124,15 +126,18 @@ class MsPoe(Method):
             # The first tables are those of the ratio 1.
             own = tuple(table[0][:, None] for table in call.tables)
             return call.run(call.rotate_query(*own), call.rotate_key(*own))
+
         numbers = self._numbers(call) + 1
         per_group = call.rotation.n_heads // call.rotation.n_key_heads
         n_queries = call.query.shape[-2]
+
         # While decoding there are many keys and one query.
         of_queries = (
             _pick(table[..., -n_queries:, :], numbers.repeat_interleave(per_group, dim=1))
             for table in call.tables
         )
         of_keys = (_pick(table, numbers) for table in call.tables)
+
         return call.run(call.rotate_query(*of_queries), call.rotate_key(*of_keys))
 
     def _numbers(self, call: "AttentionCall") -> "torch.Tensor":
@@ -196,6 +201,7 @@ def head_sharpness(call: "AttentionCall") -> "torch.Tensor":
     probabilities = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
     n_seen = (last - first + 1)[:, None, None]
     sharp = (probabilities * n_seen[..., None] > _SHARP).sum(dim=-1) / n_seen
+
     return sharp.mean(dim=-1)
 
 

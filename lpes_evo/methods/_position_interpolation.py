@@ -59,6 +59,7 @@ class PositionInterpolation(ScaledMethod):
             with patch_rope(model, self.factor * divisors):
                 yield
             return
+
         with (
             replaced_rotary(model, stand_ins.__getitem__),
             patch_rope(model, scales) if scales is not None else nullcontext(),

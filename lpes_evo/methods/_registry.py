@@ -51,15 +51,18 @@ def make_method(spec: str, *, scales: Scales | None = None) -> Method:
             f"Expected a method, one of {', '.join(_METHODS)}, but got {spec!r:.80}. Settings stand behind a colon, as "
             "in pi:1.5."
         )
+
     module, class_name = _METHODS[name]
     kind: type[Method] = getattr(import_module(f"lpes_evo.methods.{module}"), class_name)
     if on_top is not None and not issubclass(kind, ScaledMethod):
         raise ConfigError(f"Expected +lpes behind one of pi, ntk, yarn, but got {spec!r:.80}.")
     if kind is Lpes:
         return Lpes(scales=_scales(spec, rest or None, scales))
+
     settings = _settings(spec, kind, rest)
     if on_top is not None:
         settings["scales"] = _scales(spec, on_top or None, scales)
+
     try:
         return kind(**settings)
     except ConfigError as error:
@@ -96,6 +99,7 @@ def _settings(spec: str, kind: type[Method], rest: str) -> dict[str, Any]:
                 f"{known}."
             )
         settings[key] = value
+
     if parts:
         if kind.leading is None or kind.leading in settings:
             raise ConfigError(
@@ -103,11 +107,13 @@ def _settings(spec: str, kind: type[Method], rest: str) -> dict[str, Any]:
                 f"{', '.join(fields) or 'none'}."
             )
         settings[kind.leading] = ":".join(parts)
+
     missing = [field for field in fields if kind.model_fields[field].is_required() and field not in settings]
     if missing:
         raise ConfigError(
             f"Expected {kind.name} with its {missing[0]}, as in {kind.name}:{missing[0].upper()}, but got {spec!r:.80}."
         )
+
     return settings
 
 

@@ -87,13 +87,17 @@ def _in_folder(name: str, revision: str | None) -> Adapter | None:
     if not (folder / _CONFIG).is_file():
         _refuse_several(name, folder)
         return None
+
     if revision is not None:
         refuse_revision(name, revision)
+
     values = _checked_config(name, folder / _CONFIG)
     others = [file.name for file in folder.glob("*.safetensors") if not file.name.startswith("adapter_model")]
     _refuse_whole_model(name, bool(others) and (folder / "config.json").is_file())
+
     if not (folder / _WEIGHTS).is_file():
         raise _without_weights(name, (folder / "adapter_model.bin").is_file())
+
     has_tokenizer = any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES)
     return _adapter(name, values, folder, folder / _WEIGHTS, str(folder) if has_tokenizer else None)
 
@@ -125,8 +129,10 @@ def _on_hub(name: str, revision: str | None) -> Adapter | None:
     except (OSError, ValueError):
         # What is wrong with the name is told when the model itself is looked for.
         return None
+
     if weights is None:
         raise _without_weights(name, False)
+
     tokenizer = name if has_tokenizer else None
     return replace(_adapter(name, values, config.parent, weights, tokenizer), revision=revision)
 
@@ -161,33 +167,39 @@ def _checked_config(name: str, path: Path) -> dict[str, Any]:
         raise ModelError(
             f"Expected the config of an adapter in {_CONFIG} of {name!r}, but it cannot be read: {one_line(error)}"
         ) from error
+
     if not isinstance(values, dict) or not isinstance(values.get("peft_type"), str):
         raise ModelError(
             f"Expected {_CONFIG} of {name!r} to state the peft_type of an adapter, but it does not. It is damaged, or "
             "of another program."
         )
+
     kind = values["peft_type"]
     if kind in _VIRTUAL or values.get("num_virtual_tokens"):
         raise ModelError(
             f"Expected a LoRA adapter in {name!r}, but it is of the type {kind}, which puts virtual tokens in front of "
             "every prompt and so shifts the positions of the text. Use an adapter that changes weights alone."
         )
+
     if kind != "LORA":
         raise ModelError(
             f"Expected a LoRA adapter in {name!r}, but it is of the type {kind:.40}. Other kinds are not loaded: "
             f"{_MERGE}."
         )
+
     if values.get("alora_invocation_tokens"):
         raise ModelError(
             f"Expected a LoRA adapter in {name!r} that is always on, but it waits for certain tokens of the prompt "
             "(alora_invocation_tokens). It is not supported."
         )
+
     base, revision = values.get("base_model_name_or_path"), values.get("revision")
     if not isinstance(base, str) or not base or not isinstance(revision, (str, type(None))):
         raise ModelError(
             f"Expected {_CONFIG} of {name!r} to name its base in base_model_name_or_path, but got {base!r:.80}. Write "
             "the hub id or the path of the base there."
         )
+
     return values
 
 
@@ -221,6 +233,7 @@ def put_adapter_on(model: Any, adapter: Adapter) -> None:
 
     before = {id(weight) for weight in model.parameters()}
     dtype = next(model.parameters()).dtype
+
     try:
         with warnings.catch_warnings():
             # What peft warns of is refused below, or of no concern without training; but not settings that it drops.
@@ -241,6 +254,7 @@ def put_adapter_on(model: Any, adapter: Adapter) -> None:
     ):
         if names:
             raise _unfit(adapter, f"{len(names)} weights {fault}, first {min(names)}")
+
     for weight in own.values():
         weight.data = weight.data.to(dtype)
 

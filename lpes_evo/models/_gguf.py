@@ -93,21 +93,25 @@ def read_rope(path: Path) -> GgufRope:
     unknown = sorted(set(stated) - _READ)
     if unknown:
         raise _refused(path.name, f"{unknown[0]} = {stated[unknown[0]]!r:.60}, which is unknown here")
+
     for name, value in stated.items():
         is_number = isinstance(value, (int, float)) and math.isfinite(value)
         if not is_number and name not in ("scaling.type", "dimension_sections"):
             raise _refused(path.name, f"{name} = {value!r:.60}, which is no number")
+
     for name, neutral in _NEUTRAL.items():
         # Of LongRoPE, the factor of attention is a parameter like others.
         is_read = name == "scaling.attn_factor" and len(factors) > 0
         if name in stated and stated[name] not in neutral and not is_read:
             raise _refused(path.name, f"{name} = {stated[name]:g}")
+
     for name, values in factors.items():
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ModelError(
                 f"Expected positive factors of frequencies in {name} of {path.name}, but some are not. The file is "
                 "damaged; fetch it anew."
             )
+
     return GgufRope(path.name, stated, factors)
 
 
@@ -132,6 +136,7 @@ def take_rope(config: Any, rope: GgufRope) -> str | None:
     stated, factors = rope.stated, rope.factors
     if not stated and not factors:
         return None
+
     text = config.get_text_config()
     sets = _sets(text)
     full = sets["full_attention"]
@@ -139,6 +144,7 @@ def take_rope(config: Any, rope: GgufRope) -> str | None:
     wanted = _wanted(stated, factors, text, full, rope.file)
     for name in [name for name in full if name not in (*_KEPT, *wanted)]:
         del full[name]
+
     full.update(wanted)
 
     # Layers with a sliding window have a base of their own and are never scaled.
@@ -150,14 +156,17 @@ def take_rope(config: Any, rope: GgufRope) -> str | None:
             raise _refused(
                 rope.file, f"freq_base_swa = {base_of_sliding:g}, for layers with a sliding window"
             )
+
     if sets == before:
         return None
+
     _store(text, sets)
     changed = {name: value for name, value in full.items() if value != before["full_attention"].get(name)}
     said = (
         ", ".join(f"{name} {_brief(value)}" for name, value in changed.items())
         or "a base for sliding windows"
     )
+
     return f"{rope.file} states rotary parameters that transformers leaves unread, and they are in force: {said}."
 
 
@@ -183,12 +192,14 @@ def check_rope(model: Any, rope: GgufRope) -> None:
                 raise _refused(
                     rope.file, f"a rotary type ({kind}) that {type(module).__name__} does not have"
                 )
+
         for layer_type in found:
             name = f"{layer_type}_inv_freq" if isinstance(own, dict) else "inv_freq"
             frequencies = getattr(module, name, None)
             count = rope.stated.get("dimension_count")
             if layer_type == "sliding_attention":
                 count = rope.stated.get("dimension_count_swa", count)
+
             if frequencies is not None and count is not None and 2 * len(frequencies) != count:
                 raise _refused(
                     rope.file, f"{count} rotated dimensions, where the model has {2 * len(frequencies)}"
@@ -206,17 +217,20 @@ def _wanted(
     window = int(config.max_position_embeddings)
     original = int(stated.get("scaling.original_context_length") or window)
     scale = float(stated.get("scaling.factor") or stated.get("scale_linear") or 1.0)
+
     # A file with a factor and no type means linear scaling.
     kind = str(stated.get("scaling.type") or "linear")
     if kind not in ("none", "linear", "yarn", "longrope"):
         raise _refused(name, f"scaling.type = {kind!r:.40}, which is unknown here")
     if scale <= 0:
         raise _refused(name, f"scaling.factor = {scale:g}")
+
     wanted = {"rope_theta": _base(stated, current, name)} | _width(stated, config, current, name)
     n_frequencies = _n_frequencies(stated, config, current | wanted)
     for tensor, values in factors.items():
         if len(values) != n_frequencies and current.get("rope_type") != "proportional":
             raise _refused(name, f"{len(values)} factors in {tensor} for {n_frequencies} frequencies")
+
     _check_sections(stated, current, name)
 
     of_all = factors.get("rope_freqs.weight")
@@ -225,27 +239,33 @@ def _wanted(
         if kind in ("yarn", "longrope") or (kind == "linear" and scale != 1):
             raise _refused(name, f"scaling of the type {kind} beside a rotary type of its own")
         return wanted | {"rope_type": "proportional"}
+
     if of_all is not None and (of_all == 1).all():
         of_all = None
 
     short, long = (factors.get(f"rope_factors_{which}.weight") for which in ("short", "long"))
     if (short is None) != (long is None):
         raise _refused(name, "only one of rope_factors_short and rope_factors_long")
+
     if (kind == "longrope") > (short is not None) or (
         short is not None and (kind == "yarn" or scale != 1 or of_all is not None)
     ):
         raise _refused(name, f"scaling.type = {kind!r} with factors of frequencies that do not belong to it")
+
     if short is not None and long is not None:
         attention = float(stated.get("scaling.attn_factor", 1.0))
         return wanted | _longrope(short, long, original, attention, config)
+
     if kind == "yarn":
         if of_all is not None:
             raise _refused(name, "scaling.type = 'yarn' beside the factors of rope_freqs.weight")
+
         betas = {
             beta: float(stated[f"scaling.yarn_{beta}"])
             for beta in ("beta_fast", "beta_slow")
             if f"scaling.yarn_{beta}" in stated
         }
+
         return wanted | {
             "rope_type": "yarn",
             "factor": scale,
@@ -253,8 +273,10 @@ def _wanted(
             **betas,
             **_truncation(config),
         }
+
     if kind == "none":
         scale = 1.0
+
     if of_all is not None:
         if (of_all > _NEVER).any():
             raise _refused(name, "factors in rope_freqs.weight that switch frequencies off")
@@ -262,6 +284,7 @@ def _wanted(
         return wanted | (
             _llama3(every, config, current, wanted) or _longrope(every, every, window, 1.0, config)
         )
+
     if scale != 1:
         return wanted | {"rope_type": "linear", "factor": scale}
     return wanted | {"rope_type": "default"}
@@ -285,14 +308,17 @@ def _width(stated: dict[str, Any], config: Any, current: dict[str, Any], name: s
     known = "partial_rotary_factor" in current or hasattr(config, "partial_rotary_factor")
     if "dimension_count" not in stated or not known or current.get("rope_type") == "proportional":
         return {}
+
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     share = stated["dimension_count"] / head
     if not 0 < share <= 1:
         raise _refused(name, f"dimension_count = {stated['dimension_count']} for heads of {head} dimensions")
     if int(head * float(current.get("partial_rotary_factor") or 1)) == stated["dimension_count"]:
         return {}
+
     if hasattr(config, "partial_rotary_factor"):
         config.partial_rotary_factor = share
+
     return {"partial_rotary_factor": share}
 
 
@@ -333,6 +359,7 @@ def _llama3(
 
     if any(isinstance(entry, dict) for entry in (getattr(config, "rope_parameters", None) or {}).values()):
         return None
+
     parameters = {
         "rope_type": "llama3",
         "factor": round(float(factors.max()), 4),
@@ -347,6 +374,7 @@ def _llama3(
     base, width = wanted["rope_theta"], 2 * len(frequencies)
     plain = base ** -(np.arange(0, width, 2) / width)
     matches = len(factors) == len(plain) and np.allclose(plain / factors, frequencies, rtol=1e-4, atol=0)
+
     return parameters if matches else None
 
 

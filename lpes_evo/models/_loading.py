@@ -83,9 +83,11 @@ def read_model(
             model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     else:
         model_options["use_safetensors"] = True
+
     is_cached_only = "local_files_only" not in options and not hub_has_address()
     if is_cached_only:
         options["local_files_only"] = True
+
     with quiet():
         # The smallest part first: it tells a wrong name or a damaged config from other faults.
         config = _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
@@ -94,6 +96,7 @@ def read_model(
             rope = read_rope(Path(source) / options["gguf_file"])
             note = take_rope(config, rope)
             model_options["config"] = config
+
         tokenizer = _part(
             "tokenizer", name, is_cached_only, lambda: AutoTokenizer.from_pretrained(source, **options)
         )
@@ -110,9 +113,12 @@ def read_model(
                 output_loading_info=True,
             ),
         )
+
     _check_weights(model, found, name)
+
     if rope is not None:
         check_rope(model, rope)
+
     setattr(model, ROPE_NOTE, note)
     return model, tokenizer
 
@@ -153,6 +159,7 @@ def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -
             reason = (
                 "the hub cannot be reached and its files are not in the cache. Connect, or name a folder."
             )
+
         if (
             isinstance(error, OSError)
             and part == "weights"
@@ -160,6 +167,7 @@ def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -
         ):
             place = " in the cache, and the hub cannot be reached" if is_cached_only else ""
             reason = f"no safetensors file was found{place}. {NO_PICKLES}"
+
         raise ModelError(
             f"Expected a causal language model at {name!r} (hub id, folder, .gguf file or 'tiny'), but "
             f"loading failed at its {part}: {reason}"
@@ -170,6 +178,7 @@ def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
     """Refuse weights that were not in the files, which transformers replaces by random numbers."""
     names = [weight for weight, _ in model.named_parameters()]
     decoder = {prefix for prefix, layer, _ in (weight.partition(".layers.") for weight in names) if layer}
+
     # Some checkpoints carry heads that the model has no use for, but none has decoder layers to spare.
     spare = [
         weight
@@ -177,6 +186,7 @@ def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
         if weight.partition(".layers.")[0] in decoder
         and not any(known.startswith(_layer_of(weight)) for known in names)
     ]
+
     # The tuples also hold both shapes.
     wrong = [weight if isinstance(weight, str) else weight[0] for weight in found["mismatched_keys"]]
     for fault, weights in (

@@ -94,6 +94,7 @@ def load_model(
         raise ModelError(
             f"Expected the model's name and revision to be text, but got {name!r:.80} and {revision!r:.80}."
         )
+
     resolved_device = resolve_device(device)
     adapter = find_adapter(str(name), revision)
     base = str(name) if adapter is None else adapter.base
@@ -101,10 +102,12 @@ def load_model(
     options = {"dtype": getattr(torch, resolved_dtype)} | (
         {"attn_implementation": attention} if attention else {}
     )
+
     if adapter is None:
         model, tokenizer = _read(base, revision, trust_remote_code, options)
     else:
         model, tokenizer = _read_adapted(adapter, trust_remote_code, options)
+
     model.eval().requires_grad_(False).to(resolved_device)
     check_frequencies(model)
     forget_lengths(model)
@@ -164,11 +167,13 @@ def weights_hash(model: Any) -> str:
         values = _offloaded(model, name) if weight.is_meta else weight
         if values is not None:
             digest.update(values.detach().flatten()[:64].float().cpu().numpy().tobytes())
+
     for name, module in model.named_modules():
         # How much the weights of an adapter count is no weight itself.
         if isinstance(getattr(module, "scaling", None), dict):
             state = sorted(module.scaling.items()), module.active_adapters, module.disable_adapters
             digest.update(f"{name}{state}".encode())
+
     digest.update((getattr(model, ROPE_NOTE, None) or "").encode())
     return digest.hexdigest()
 
@@ -219,6 +224,7 @@ def resolve_device(device: str) -> str:
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         return device
+
     # Torch also calls the only one the first.
     if device in ("mps", "mps:0"):
         fault = mps_fault()
@@ -227,15 +233,18 @@ def resolve_device(device: str) -> str:
                 f"Expected Apple's GPU for the device {device}, but {fault}. Use the device cpu."
             )
         return "mps"
+
     kind, _, number = device.partition(":")
     if kind != "cuda" or not (number.isdecimal() or device == "cuda"):
         raise unknown
+
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= n_devices:
         raise ModelError(
             f"Expected one of the {n_devices} CUDA devices that torch sees, but got {device!r}. Choose one of them or "
             "cpu; check CUDA_VISIBLE_DEVICES and the build of torch."
         )
+
     return f"cuda:{int(number or 0)}"
 
 
@@ -261,11 +270,13 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
         raise ModelError(f"Expected the dtype to be auto or one of {', '.join(DTYPES)}, but got {dtype!r}.")
     if name == "tiny":
         return "float32"
+
     if device == "cpu":
         # Without these instructions bfloat16 is emulated: 43 tokens per second against 296 in float32 on one
         # AVX2 core with SmolLM2-135M.
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
         return "bfloat16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "float32"
+
     if device == "mps":
         return "bfloat16" if torch.backends.mps.is_macos_or_newer(14, 0) else "float16"
     return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
@@ -297,9 +308,12 @@ def _read_adapted(
         model, tokenizer = _read(adapter.base, revision, trust_remote_code, model_options)
     except ModelError as error:
         raise ModelError(f"{named}{error}") from error
+
     put_adapter_on(model, adapter)
+
     if adapter.tokenizer is not None:
         tokenizer = own_tokenizer(adapter, model.get_input_embeddings().weight.shape[0])
+
     return model, tokenizer
 
 
@@ -312,6 +326,7 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
                 f"Expected the embedded model in {folder}, but it is not there. Reinstall lpes-evo."
             )
         return str(folder), {"local_files_only": True}
+
     try:
         path = Path(name).expanduser()
         is_file, is_folder = path.is_file(), path.is_dir()
@@ -319,21 +334,27 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
         raise ModelError(
             f"Expected a model folder, a .gguf file, a hub id or 'tiny', but {name!r:.80} cannot be any: {error}"
         ) from error
+
     if name.endswith(".gguf"):
         if not is_file:
             raise ModelError(f"Expected a GGUF file at {path}, but there is none. Check the path.")
+
         missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
         if missing:
             raise ModelError(
                 f"Reading {path.name} needs {' and '.join(missing)}, not installed here. Run in the clone: "
                 f"{install_command('gguf')}"
             )
+
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
+
     if name and is_folder:
         check_folder(path)
         return str(path), {"local_files_only": True}
+
     if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
         raise ModelError(
             f"Expected a model folder, a .gguf file, a hub id or 'tiny', but {name!r} does not exist."
         )
+
     return name, {}

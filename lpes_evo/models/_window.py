@@ -53,10 +53,12 @@ def window(config: Any, tokenizer: Any = None) -> int:
 
     if _is_length(original):
         return max(stated, int(original * factor))
+
     extended = int(stated * factor)
     final = next((value for name in _FINAL_FIELDS if _is_length(value := getattr(text, name, None))), None)
     if final is None:
         final = getattr(tokenizer, "model_max_length", None)
+
     # A config that states the window after extension would be extended once more.
     bound = final if _is_length(final) and final < _UNLIMITED else extended
     return max(stated, min(extended, bound))

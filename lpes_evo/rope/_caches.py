@@ -108,12 +108,15 @@ def change_rotation(decoder: torch.nn.Module, kind: str, value: Hashable | None)
     rotation = (
         {} if guard is None else {name: entry for name, entry in guard.rotation.items() if name != kind}
     )
+
     if value is not None:
         rotation[kind] = value
+
     if guard is None and rotation:
         guard = _KeyGuard(decoder)
         setattr(decoder, _GUARD, guard)
         sweep_code()
+
     if guard is not None:
         guard.rotation = rotation
         if not rotation:

@@ -41,17 +41,22 @@ def forget_lengths(model: torch.nn.Module) -> Callable[[int], tuple[int, ...]] |
     for module in model.modules():
         if not is_rotary(module) or not _follows_length(module):
             continue
+
         followers.append(module)
+
         if not _dynamic_prefixes(module) or getattr(module, _MARK, False):
             continue
+
         if not all(hasattr(module, f"{prefix}original_inv_freq") for prefix in _dynamic_prefixes(module)):
             raise UnsupportedModelError(
                 f"Expected a rotary module of a type that transformers has, but {type(module).__name__} changes its "
                 "frequencies with the longest input so far in a way of its own, so that scores would depend on what "
                 "ran before. Set another rotary type in the model's config.json."
             )
+
         module.register_forward_pre_hook(_forget)
         setattr(module, _MARK, True)
+
     if not followers:
         return None
     return lambda length: tuple(_length_that_counts(module, length) for module in followers)

@@ -38,6 +38,7 @@ def check_frequencies(model: torch.nn.Module) -> None:
                 raise ModelError(f"{where} in float32, but they are in {buffer.dtype}. {_REMEDY}")
             if buffer.device.type == "meta":
                 raise ModelError(f"{where} with values, but they are on the meta device. {_REMEDY}")
+
             values = buffer.detach().cpu().double()
             if name in fresh and _equal(values, fresh[name].double()):
                 config_fault = None if indexes_table(module) else _config_fault(values, rope_types(module))
@@ -47,11 +48,13 @@ def check_frequencies(model: torch.nn.Module) -> None:
                         f"{config_fault}. Correct rope_theta and the other rope parameters in its config.json."
                     )
                 continue
+
             fault = (
                 "they differ from the config's"
                 if indexes_table(module)
                 else _fault(values, is_dynamic(module))
             )
+
             if fault:
                 raise ModelError(
                     f"{where} that are finite, positive and decreasing from 1, but {fault}. {_REMEDY}"

@@ -57,12 +57,15 @@ class RopeHooks:
         try:
             for module in structure.shared:
                 self._hook_rotary(module, None)
+
             for module, layer in structure.own:
                 self._hook_rotary(module, layer)
+
             for index, module in enumerate(structure.layers if structure.shared else ()):
                 self._handles.append(
                     module.register_forward_pre_hook(_LayerHook(self, index), with_kwargs=True)
                 )
+
             # First of all hooks, so that the guard of cached keys knows of live scales that were changed in place.
             self._handles.append(self._decoder.register_forward_pre_hook(self._follow_live, prepend=True))
             self._handles.append(self._decoder.register_forward_hook(self._check_reach))
@@ -182,12 +185,16 @@ class _RotaryHook:
                 f"Expected a rotary module that is told its positions, but {type(module).__name__} is not. This "
                 "architecture cannot be scaled layer by layer."
             )
+
         divisors = self.hooks.layer_scales.on(positions.device)
+
         # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
         # width).
         batch = states.shape[-3 if self.layer is None else 0]
+
         if self.layer is not None:
             divisors = divisors[self.layer : self.layer + 1]
+
         positions = divide_positions(positions, divisors, batch).float()
         if "position_ids" in kwargs:
             return args, {**kwargs, "position_ids": positions}

@@ -54,6 +54,7 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     # Autograd gives None, and no number, for a table that the score was not computed from.
     if not taken:
         return ()
+
     slopes = torch.autograd.grad(score, [table for _, table in taken], allow_unused=True)
     return tuple(
         sorted({layer for (layer, _), slope in zip(taken, slopes, strict=True) if slope is not None})

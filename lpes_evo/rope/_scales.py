@@ -74,17 +74,21 @@ def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
         raise ScalesError(
             "Expected scales without a mask, but got a masked array, whose mask would be ignored. Fill it first."
         )
+
     if not isinstance(scales, torch.Tensor):
         return scales
+
     if scales.is_meta or scales.layout != torch.strided or scales.is_nested or scales.is_quantized:
         kind = "a tensor on the meta device" if scales.is_meta else f"a tensor of layout {scales.layout}"
         raise ScalesError(
             f"Expected scales as a dense tensor with values, but got {kind}. Pass a list or an array."
         )
+
     if scales.is_complex():
         raise ScalesError(
             f"Expected scales to be real numbers, but got {scales.dtype}. Pass their real part."
         )
+
     return scales.detach().cpu().double().numpy()
 
 

@@ -106,6 +106,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
     model = unwrapped_model(model)
     config = _text_config(model)
     name = type(model).__name__
+
     # A config with num_layers beside num_hidden_layers counts the slots of its cache by the latter.
     n_layers = getattr(config, "num_layers", None) or getattr(config, "num_hidden_layers", None)
     if not isinstance(n_layers, int):
@@ -113,11 +114,13 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
             f"Expected a causal language model of transformers whose config states num_hidden_layers, but {name} "
             "states none. Pass a decoder with one list of layers."
         )
+
     if n_layers < 1:
         raise UnsupportedModelError(
             f"Expected a model of at least one layer, but the config of {name} states num_hidden_layers = {n_layers}. "
             "Correct its config.json."
         )
+
     if getattr(config, "alibi", None):
         # Falcon builds its rotary module all the same, and hands its tables to layers that leave them.
         raise UnsupportedModelError(
@@ -125,6 +128,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
             "in its config). Only models that rotate queries and keys by position (Llama, Qwen, Mistral, Gemma and the "
             "like) can be scaled."
         )
+
     found = []
     for path, owner in model.named_modules():
         for child in owner.children():
@@ -135,13 +139,16 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
                     # meant.
                     rank = (getattr(owner, "config", None) is not config, path.count("."))
                     found.append((rank, structure))
+
     if found:
         return min(found, key=lambda entry: entry[0])[1]
+
     if any(is_rotary(module) for module in model.modules()):
         raise UnsupportedModelError(
             f"Expected one list of {n_layers} decoder layers (config.num_hidden_layers) with its rotary module, but "
             f"{name} runs its rotary attention outside of such a list. Its layers cannot be scaled one by one."
         )
+
     raise UnsupportedModelError(
         f"Expected a model with rotary position embeddings, but {name} has no rotary module. Only models that rotate "
         "queries and keys by position (Llama, Qwen, Mistral, Gemma and the like) can be scaled."
@@ -176,9 +183,11 @@ def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
             "threads, which hooks on the model do not follow. Pass the model inside, model.module, and give each "
             "device a process of its own."
         )
+
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         module: torch.nn.Module = model.module
         return module
+
     if "_orig_mod" in model._modules:
         return model._modules["_orig_mod"]
     return _inside_adapter(model)
@@ -190,6 +199,7 @@ def _inside_adapter(model: Any) -> torch.nn.Module | None:
     peft = sys.modules.get("peft")
     if peft is None:
         return None
+
     if isinstance(model, (peft.PeftModel, peft.PeftMixedModel)):
         kinds = [config.peft_type.value for config in model.peft_config.values() if config.is_prompt_learning]
         if kinds:
@@ -199,9 +209,11 @@ def _inside_adapter(model: Any) -> torch.nn.Module | None:
             )
         inner: torch.nn.Module = model.base_model
         return inner
+
     if isinstance(model, peft.tuners.tuners_utils.BaseTuner):
         tuned: torch.nn.Module = model.model
         return tuned
+
     return None
 
 

@@ -60,10 +60,12 @@ def check_new_file(path: Path) -> None:
             f"Expected a file to write the result to, but the system refuses {path!s:.200}: {reason}. "
             "Name another --output."
         ) from error
+
     if is_there:
         raise ConfigError(
             f"Expected a new file for the result, but {path} exists. Move it away or name another --output."
         )
+
     if not has_folder:
         raise ConfigError(f"Expected a folder for {path}, but there is none. Create it first.")
 

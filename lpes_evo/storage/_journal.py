@@ -69,6 +69,7 @@ def read_journal(path: Path, *, kind: str | None = None) -> JournalLines:
         raise JournalError(
             f"Expected a journal at {path}, but it cannot be read: {error.strerror}. Check the path."
         ) from error
+
     n_bytes = data.rfind(b"\n") + 1
     n_torn = len(data) - n_bytes
     lines = [
@@ -84,6 +85,7 @@ def read_journal(path: Path, *, kind: str | None = None) -> JournalLines:
             f"Expected line 1 of {path} to be of a journal of format {kind!r}, but got {header.get('format')!r:.60}. "
             "It is another file, or damaged."
         )
+
     keys = set()
     for number, record in enumerate(records, start=2):
         key = record.get("key")
@@ -96,6 +98,7 @@ def read_journal(path: Path, *, kind: str | None = None) -> JournalLines:
     version, salt = _check_first_line(header, path)
     for number, record in enumerate(records, start=2):
         _compare(record.pop(_CHECK, None), _checksum(record, salt), version, number, path)
+
     return JournalLines(header, version, {record["key"]: record for record in records}, n_bytes, n_torn, salt)
 
 
@@ -145,10 +148,12 @@ def _parse(raw: bytes, number: int, path: Path) -> dict[str, Any]:
         raise JournalError(
             f"Expected line {number} of {path} to be a JSON object, but got {raw[:60]!r}. {_DAMAGED}"
         ) from error
+
     if not isinstance(line, dict):
         raise JournalError(
             f"Expected line {number} of {path} to be a JSON object, but got {type(line).__name__}. {_DAMAGED}"
         )
+
     check_numbers(line, f"line {number} of {path}", JournalError, _DAMAGED)
     return line
 
@@ -208,16 +213,20 @@ class Journal:
         self._spare = path.with_name(f".{path.name}.spare")
         self._records: dict[str, dict[str, Any]] = {}
         header = {name: value for name, value in header.items() if name not in ("version", _CHECK)}
+
         with self._explained("open"):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+
         try:
             taken = "it is open already, in this process or another"
             lock_descriptor(self._descriptor, path, str(path), taken=taken)
             found = read_journal(path)
             if found.n_bytes:
                 self._check_header(found, header)
+
             with self._explained("append to"):
                 os.ftruncate(self._descriptor, found.n_bytes)
+
             if found.n_bytes:
                 self._salt = found.salt
             else:
@@ -225,12 +234,15 @@ class Journal:
                 first |= {"version": _VERSION, **header}
                 self._salt = _checksum(first, "")
                 self._append_line(first | {_CHECK: self._salt})
+
             self._records = found.records
+
             if found.n_torn and on_event is not None:
                 on_event(
                     f"{path.name} ended in the middle of a line, as after a kill: the {found.n_torn} bytes were cut "
                     "off, and their work is done again"
                 )
+
             self._keep_spare()
         except BaseException:
             self.close()
@@ -295,9 +307,11 @@ class Journal:
             expected = {
                 key: value for key, value in expected.items() if key in found or key not in _SINCE_VERSION_2
             }
+
         if found.get("format") != expected.get("format"):
             # The file of another program: nothing else of it can be compared.
             found, expected = ({"format": line.get("format")} for line in (found, expected))
+
         differing = sorted(
             key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
         )
@@ -310,6 +324,7 @@ class Journal:
 
     def _append_line(self, line: dict[str, Any]) -> None:
         data = (to_json(line) + "\n").encode()
+
         with self._explained("append to"):
             end = os.fstat(self._descriptor).st_size
             try:
@@ -344,10 +359,12 @@ def _change(key: str, found: Any, expected: Any) -> str:
         shown = [str(part)[:40] for part in parts[:_MOST_PARTS]]
         more = [f"{len(parts) - _MOST_PARTS} more"] if len(parts) > _MOST_PARTS else []
         return f"its {key.replace('_', ' ')} of {' and '.join([*shown, *more])} is another"
+
     if any(
         isinstance(value, (dict, list)) or len(str(value)) > _LONGEST_VALUE for value in (found, expected)
     ):
         return f"its {key.replace('_', ' ')} is another"
+
     return f"its {key.replace('_', ' ')} is {found!r} and this run's is {expected!r}"
 
 

@@ -48,6 +48,7 @@ class FileLock:
             raise StorageError(
                 f"Expected to write in {self.file.parent}, but the system said: {error.strerror}. {remedy}."
             ) from error
+
         try:
             lock_descriptor(descriptor, self.file, whole)
             holder = {
@@ -55,6 +56,7 @@ class FileLock:
                 "process": os.getpid(),
                 "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             }
+
             # A lock without a name still locks, so a full disk does no harm here.
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
@@ -62,6 +64,7 @@ class FileLock:
         except BaseException:
             os.close(descriptor)
             raise
+
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -91,6 +94,7 @@ def lock_descriptor(
     if sys.platform == "win32":
         # Its locks keep readers out too, so that there folders and journals are not locked.
         return
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as error:

@@ -55,6 +55,7 @@ class Record(BaseModel):
         """
         cls._check_format(values, place)
         check_numbers(values, place, cls.ERROR, cls.REMEDY)
+
         try:
             # Strict models take tuples of Python or lists of JSON, so the values are made JSON once more.
             text = to_json(values)
@@ -119,12 +120,14 @@ class Record(BaseModel):
         fields = cls.model_fields
         if "format" not in fields:
             return
+
         expected = fields["format"].default, fields["version"].default
         found = (
             (values.get("format"), values.get("version"))
             if isinstance(values, dict)
             else type(values).__name__
         )
+
         # True and 1.0 equal 1 in Python.
         if found != expected or type(found[1]) is not int:
             raise cls.ERROR(
@@ -139,16 +142,19 @@ class Record(BaseModel):
         where = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
             return f"Expected {place} to have the field {where!r}, but it is missing. {cls.REMEDY}"
+
         if first["type"] == "extra_forbidden":
             return (
                 f"Expected {place} to have no field {where!r}, which {cls.WHAT} does not have. {cls.REMEDY}"
             )
+
         rule = first.get("ctx", {}).get("error")
         if rule is not None:
             # Some rules are those of other modules, whose errors are whole sentences.
             if isinstance(rule, LpesError):
                 return f"{place}: {rule} {cls.REMEDY}"
             return f"Expected the parts of {place} to fit each other, but {rule}. {cls.REMEDY}"
+
         reason = first["msg"][0].lower() + first["msg"][1:]
         return (
             f"Expected {place} to be {cls.WHAT}, but {where or 'its root'} is {shown(first['input'])}: {reason}. "

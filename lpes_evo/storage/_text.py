@@ -84,10 +84,12 @@ def _first_wrong_number(values: Any, place: str) -> tuple[str, Any] | None:
             if found is not None:
                 return found
         return None
+
     try:
         is_sound = not isinstance(values, (int, float)) or math.isfinite(values)
     except OverflowError:
         is_sound = False
+
     return None if is_sound else (place, values)
 
 

@@ -30,6 +30,7 @@ def serve(connection: Any, device: str, parent: int) -> None:
     voice = _Voice(connection, parent)
     try:
         spec = connection.recv_bytes()
+
         with voice.busy():
             target, message = make_target(spec, device)
             voice.send(message.encode())
@@ -41,6 +42,7 @@ def serve(connection: Any, device: str, parent: int) -> None:
                 voice.send(message.encode())
     except (EOFError, OSError):
         pass
+
     # The pool is gone, or knows that there is no target. Threads that the spec left behind must not keep this process.
     os._exit(0)
 
@@ -90,6 +92,7 @@ class _Voice:
         while True:
             time.sleep(BEAT_SECONDS)
             done = n_steps()
+
             # An answer that is on its way is a sign of life itself.
             if self._is_busy and self._sending.acquire(blocking=False):
                 try:
@@ -99,5 +102,6 @@ class _Voice:
                     os._exit(1)
                 finally:
                     self._sending.release()
+
             if os.getppid() != self._parent:
                 os._exit(1)

@@ -90,15 +90,18 @@ def _expand(entry: str, text: str) -> list[str]:
                 "the driver."
             )
         return gpus or ["cpu"]
+
     if re.fullmatch(r"cpu(:[1-9]\d{0,4})?", entry):
         return ["cpu"] * int(entry.partition(":")[2] or 1)
     if re.fullmatch(r"cuda:\d{1,4}", entry):
         return [entry]
+
     if entry in ("mps", "mps:0"):
         fault = mps_fault()
         if fault is not None:
             raise ConfigError(f"Expected Apple's GPU for the device {entry}, but {fault}. Use --devices cpu.")
         return ["mps"]
+
     raise ConfigError(
         "Expected devices such as auto, cuda:0,cuda:1, mps, cpu or cpu:2 (two CPU workers), but got "
         f"{text!r:.80}."

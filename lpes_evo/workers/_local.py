@@ -51,6 +51,7 @@ class LocalPool(Pool):
             item.attempts -= 1
             self._queue.appendleft(item)
             raise
+
         self._n_done += failure is None
         self._finish(item, "this process", seconds, value, failure)
 

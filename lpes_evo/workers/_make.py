@@ -39,6 +39,7 @@ def make_pool(
         LpesError: The target cannot be made.
     """
     pool: Pool
+
     if ray_address is not None:
         from lpes_evo.workers._ray import RayPool
 
@@ -52,4 +53,5 @@ def make_pool(
         pool = LocalPool(spec)
     else:
         pool = DevicePool(parse_devices(devices), spec, work_limit=work_limit, on_event=on_event)
+
     return pool

@@ -37,6 +37,7 @@ class Failure:
             text = " ".join(str(error).split())[:_MOST_LETTERS]
         except Exception:  # an exception of a user whose own text cannot be made
             text = "(an exception without readable text)"
+
         return cls(
             "exception",
             type(error).__name__,

@@ -38,11 +38,13 @@ def pack(value: Any, what: str) -> bytes:
             f"Expected {what} to be something that can cross to a worker process, but it cannot: {error}. Move what it "
             "uses to a module that can be imported, and make locks, files and models inside the spec."
         ) from error
+
     if len(data) > _MOST_BYTES:
         raise ConfigError(
             f"Expected {what} to be small, but it takes {len(data) >> 20} MiB. Load models and data inside the spec, "
             "where the worker runs it."
         )
+
     return data
 
 
@@ -58,9 +60,11 @@ def _ways_of_deap() -> Iterator[None]:
     creator = sys.modules.get("deap.creator")
     if creator is not None:
         ways[creator.MetaCreator] = _save_created
+
     dispatch = dill.Pickler.dispatch
     before = {kind: dispatch[kind] for kind in ways if dict.__contains__(dispatch, kind)}
     dispatch.update(ways)
+
     try:
         yield
     finally:

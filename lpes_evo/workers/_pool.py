@@ -180,6 +180,7 @@ class Pool(ABC):
         finally:
             self._finished.extendleft(reversed(others))
             self._n_pending += len(others)
+
         if completion.failure is not None:
             raise completion.failure.to_error()
         return completion.value
@@ -201,6 +202,7 @@ class Pool(ABC):
         """
         if self._n_pending:
             raise ConfigError(f"Expected no pending work beside map, but got {self._n_pending}. Wait first.")
+
         tickets: list[int] = []
         done: dict[int, Completion] = {}
         try:
@@ -213,6 +215,7 @@ class Pool(ABC):
             # Such as an interrupted cell of a notebook: the next call starts with a clean slate.
             self._drop([ticket for ticket in tickets if ticket not in done])
             raise
+
         for index, ticket in enumerate(tickets):
             failure = done[ticket].failure
             if failure is not None:
@@ -220,6 +223,7 @@ class Pool(ABC):
                     f"Expected every individual to be evaluated, but individual {index} failed: "
                     f"{failure.to_error()}"
                 )
+
         return [done[ticket].value for ticket in tickets]
 
     def usage(self) -> Sequence[Usage]:

@@ -69,6 +69,7 @@ class DevicePool(SlotPool):
         self._devices = parse_devices(devices) if isinstance(devices, str) else tuple(devices)
         if not self._devices:
             raise ConfigError("Expected at least one device, but got none.")
+
         super().__init__(
             [device.name for device in self._devices],
             work_limit=work_limit,

@@ -66,6 +66,7 @@ class RayPool(SlotPool):
         self._spec = pack(spec, "the spec of the pool")
         self._ray = _ray_session.import_ray()
         self._must_disconnect = _ray_session.connect(address, n_cpu_actors)
+
         try:
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self._device, n_workers, n_threads = _shares(nodes, devices, n_cpu_actors)
@@ -78,6 +79,7 @@ class RayPool(SlotPool):
         except BaseException:
             self._disconnect()
             raise
+
         self._patience = patience
         self._beat_seconds = min(_MOST_BEAT_SECONDS, silence_limit / _BEATS_PER_LIMIT)
         variables = thread_limits(n_threads)
@@ -87,6 +89,7 @@ class RayPool(SlotPool):
             variables["CUDA_VISIBLE_DEVICES"] = ""
         else:
             options = {"num_cpus": 0, "num_gpus": 1}
+
         self._strangers = _strangers()
         self._ray.cloudpickle.register_pickle_by_value(_ray_host)
         self._actor_class = self._ray.remote(max_restarts=0, concurrency_groups={"beat": 1}, **options)(
@@ -127,11 +130,13 @@ class RayPool(SlotPool):
         workers = [(slot, slot.worker) for slot in self._slots if isinstance(slot.worker, _RayWorker)]
         if any(worker.is_placed for _, worker in workers):
             self._placed_at = now
+
         if now - self._placed_at > self._patience:
             raise EvaluationError(
                 f"Expected the Ray cluster to have room for a worker, but for {self._patience:g} s it had none for "
                 f"any of {self.n_workers}. End what else uses it, or add a machine."
             )
+
         for slot, worker in workers:
             if worker.is_waiting_long(now):
                 self.on_event(
@@ -214,17 +219,21 @@ def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | Non
     """Return what an actor calls its device, how many actors there are, and how many threads each may use."""
     gpus = [(int(node.get("GPU", 0)), int(node.get("CPU", 0))) for node in nodes if node.get("GPU", 0) >= 1]
     n_cpus = sum(int(node.get("CPU", 0)) for node in nodes)
+
     if gpus and devices in ("auto", "cuda"):
         return "cuda:0", sum(n for n, _ in gpus), max(1, min(cpus // n for n, cpus in gpus))
+
     if devices == "cuda":
         raise ConfigError(
             f"Expected a GPU in the Ray cluster, but its {len(nodes)} machines have none. Use --devices cpu:N."
         )
+
     n_workers = n_cpu_actors if n_cpu_actors is not None else max(1, len(nodes))
     if n_workers > n_cpus:
         raise ConfigError(
             f"Expected at most as many actors as the Ray cluster has CPUs, which is {n_cpus}, but got {n_workers}."
         )
+
     return "cpu", n_workers, max(1, n_cpus // n_workers)
 
 

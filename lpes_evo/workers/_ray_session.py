@@ -64,17 +64,21 @@ def connect(address: str, n_cpus: int | None) -> bool:
     """
     global _n_users
     ray = import_ray()
+
     with _lock:
         if ray.is_initialized():
             _check_same(address, ray.get_runtime_context().gcs_address)
             _n_users += _n_users > 0
             return _n_users > 0
+
         address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+
         if address == LOCAL:
             options |= {"include_dashboard": False, "num_cpus": max(n_cpus or 1, os.cpu_count() or 1)}
         elif address != "auto":
             _probe(address)
+
         try:
             with environment(_QUIET), _kept_handler():
                 ray.init(address=address, **options)
@@ -87,6 +91,7 @@ def connect(address: str, n_cpus: int | None) -> bool:
                 f"Expected a Ray cluster at {address!r} that this machine is part of, but Ray says: "
                 f"{' '.join(str(error).split()):.300}{remedy}"
             ) from error
+
         _n_users = 1
         return True
 
@@ -117,6 +122,7 @@ def _probe(address: str) -> None:
             f"Expected the address of a Ray cluster: local, auto or host:port (such as 10.0.0.1:6379), but got "
             f"{address!r}."
         )
+
     try:
         with socket.create_connection((match[1], int(match[2])), _PROBE_SECONDS) as channel:
             channel.sendall(_PREFACE)
@@ -126,6 +132,7 @@ def _probe(address: str) -> None:
             f"Expected a Ray cluster at {address!r}, but nothing answers there within {_PROBE_SECONDS:g} s: {error}. "
             "Start one with: ray start --head"
         ) from error
+
     if len(head) < 4 or head[3] != _SETTINGS:
         raise ConfigError(
             f"Expected a Ray cluster at {address!r}, but what answers there is something else. The port is the one "

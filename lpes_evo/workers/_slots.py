@@ -100,15 +100,19 @@ class SlotPool(Pool):
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
+
         if work_limit is not None and not work_limit > 0:
             raise ConfigError(f"Expected a limit of positive seconds for work, but got {work_limit!r}.")
+
         if not silence_limit >= _LEAST_SILENCE:
             raise ConfigError(
                 f"Expected a limit of at least {_LEAST_SILENCE:g} seconds for silence, but got {silence_limit!r}: "
                 f"workers give a sign of life every {BEAT_SECONDS:g} s."
             )
+
         if on_event is not None:
             self.on_event = on_event
+
         self.n_workers = len(names)
         self._work_limit = work_limit
         self._silence_limit = silence_limit
@@ -172,7 +176,9 @@ class SlotPool(Pool):
         for slot in self._slots:
             if slot.worker is not None or slot.start_at is None or slot.start_at > now:
                 continue
+
             slot.is_ready, slot.silent = False, 0.0
+
             try:
                 slot.worker = self._start(slot)
             except OSError as error:
@@ -190,6 +196,7 @@ class SlotPool(Pool):
                 return
             if slot.worker is None or not slot.is_ready or slot.item is not None:
                 continue
+
             # No work is blamed for a worker that has ended before it.
             if slot.worker.is_alive():
                 slot.item = self._queue.popleft()
@@ -200,17 +207,20 @@ class SlotPool(Pool):
     def _work(self) -> None:
         self._fill_due()
         self._deal()
+
         if all(slot.worker is None and slot.start_at is None for slot in self._slots):
             raise EvaluationError(
                 f"Expected a worker that can be started, but all were given up; the last: {self._last_loss}. Mend "
                 "the cause and start again."
             )
+
         # What was said while nobody listened comes first: a worker that has finished is not hung.
         for worker, message in self._listen(_TICK):
             slot = self._slot_of.get(id(worker))
             if slot is not None:
                 slot.silent = 0.0
                 self._hear(slot, message)
+
         self._look_for_hung()
         self._deal()
 
@@ -238,6 +248,7 @@ class SlotPool(Pool):
         item, slot.item = slot.item, None
         if item is None:
             return
+
         slot.busy_seconds += time.monotonic() - slot.since
         failure = message.failure
         if failure is None:
@@ -245,7 +256,9 @@ class SlotPool(Pool):
             if item.limited:
                 self._n_seen += 1
                 self._longest = max(self._longest, message.seconds)
+
         self._settle(item, slot, message.seconds, message.value, failure)
+
         # What the tries before have left in the worker may be the cause: the last one is made without it.
         if (
             failure is not None
@@ -270,6 +283,7 @@ class SlotPool(Pool):
         for slot in self._slots:
             if slot.worker is None or not slot.worker.is_placed or (slot.is_ready and slot.item is None):
                 continue
+
             slot.silent += passed
             slot.worked += passed
             silence_limit = self._silence_limit * (1 if slot.is_ready else _START_FACTOR)
@@ -305,6 +319,7 @@ class SlotPool(Pool):
             del self._slot_of[id(worker)]
             worker.kill()
             worker.bury()
+
         self._last_loss = f"{slot.name} {how}"
         if slot.n_failed_starts >= _MAX_FAILED_STARTS:
             slot.start_at = None

@@ -79,6 +79,7 @@ def mixed_experts(
         probabilities = routers.of(call.layer)(router_query)
         if seen is not None:
             seen[call.layer] = probabilities
+
         weights = expert_weights(probabilities, top_k).transpose(1, 2)
 
         def part(expert: int) -> torch.Tensor:

@@ -71,10 +71,12 @@ class Moice(Method):
                 f"Expected the routers in {self.routers} to stay what they were when the method was made, but the file "
                 "was changed. Give other routers a file of their own."
             )
+
         routers = load_routers(self.routers, model)
         top_k = self.top_k or routers.facts.top_k
         if top_k > len(routers.facts.bases):
             raise ConfigError(f"Expected top_k of at most {len(routers.facts.bases)} bases, but got {top_k}.")
+
         handle = MethodHandle()
         with mixed_experts(model, routers, handle, top_k=top_k):
             yield handle

@@ -141,6 +141,7 @@ def new_routers(
     """
     if not 1 <= top_k <= len(bases):
         raise ConfigError(f"Expected top_k between 1 and the {len(bases)} bases, but got {top_k}.")
+
     layers, head_dim = _shape(model)
     facts = RouterFacts(
         weights=weights_hash(model),
@@ -152,9 +153,11 @@ def new_routers(
         activation=_activation(model),
         trained=trained,
     )
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         routers = Routers(facts)
+
     return routers.to(next(model.parameters()).device)
 
 
@@ -215,6 +218,7 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
         raise ConfigError(
             f"Expected routers of MoICE in {path}, but it cannot be read: {error}. Make them with lpes-evo train-moice."
         ) from error
+
     routers = _checked(path, metadata, tensors)
     if model is not None:
         facts = routers.facts
@@ -225,6 +229,7 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
                 "the same in another dtype. Train routers for this model in this dtype with lpes-evo train-moice."
             )
         routers.to(next(model.parameters()).device)
+
     return routers
 
 
@@ -232,6 +237,7 @@ def _checked(path: str | Path, metadata: str | None, tensors: dict[str, torch.Te
     expected = f"Expected routers of MoICE in {path}"
     if metadata is None:
         raise ConfigError(f"{expected}, but it is another file. Make them with lpes-evo train-moice.")
+
     values = parse_json(metadata, f"the header of {path}", ConfigError, RoutersHeader.REMEDY)
     header = RoutersHeader.of(values, f"the header of {path}")
     facts = RouterFacts(**{field.name: getattr(header, field.name) for field in fields(RouterFacts)})
@@ -243,6 +249,7 @@ def _checked(path: str | Path, metadata: str | None, tensors: dict[str, torch.Te
         raise ConfigError(
             f"{expected}, but its parts do not fit each other: {reason}. Make them anew."
         ) from error
+
     if not all(torch.isfinite(tensor).all() for tensor in tensors.values()):
         raise ConfigError(f"{expected}, but a weight is not finite. Make them anew.")
     return routers.requires_grad_(False)

@@ -113,6 +113,7 @@ def train_routers(
             f"Expected more than the {settings.held_out} sequences that are held out, but got {len(usable)} of at "
             "least two tokens. Give more data, or set held_out."
         )
+
     order = random.Random(settings.seed)
     order.shuffle(usable)
     held_out, training = usable[: settings.held_out], usable[settings.held_out :]
@@ -124,9 +125,11 @@ def train_routers(
     seen: dict[int, torch.Tensor] = {}
     losses = []
     untouched = _mean_loss(model, held_out)
+
     with sole_method(model, "moice"), mixed_experts(model, routers, MethodHandle(), top_k=top_k, seen=seen):
         before = _mean_loss(model, held_out)
         optimiser = torch.optim.AdamW(routers.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+
         with _trained_mode(model, settings.checkpointing), torch.enable_grad():
             endless = _endless(training, order)
             for step in range(settings.steps):
@@ -136,12 +139,16 @@ def train_routers(
                     raise EvaluationError(
                         f"Expected a finite loss, but got {loss} in step {step}. With float16, try bfloat16 or float32."
                     )
+
                 optimiser.step()
                 optimiser.zero_grad()
                 losses.append(loss)
+
                 if on_step is not None:
                     on_step(step, loss)
+
         after = _mean_loss(model, held_out)
+
     return RouterTraining(routers.requires_grad_(False), tuple(losses), untouched, before, after)
 
 

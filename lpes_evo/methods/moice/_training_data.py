@@ -32,11 +32,13 @@ def read_sequences(path: Path, tokenizer: Any) -> list[list[int]]:
         raise TaskError(
             f"Expected JSON lines in {path}, but it cannot be read: {error}. Check the path."
         ) from error
+
     sequences = [
         _encode(_turns(line, f"{path}, line {number}"), tokenizer)
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
+
     if not sequences:
         raise TaskError(f"Expected JSON lines in {path}, but it is empty. Give a file with texts.")
     return sequences
@@ -50,16 +52,19 @@ def _turns(line: str, place: str) -> str | list[dict[str, str]]:
         json.dumps(record, ensure_ascii=False).encode()  # escapes may name halves of characters
     except (ValueError, RecursionError) as error:
         raise TaskError(f"{wanted} in {place}, but it is no such text: {error}.") from error
+
     if not isinstance(record, dict):
         raise TaskError(f"{wanted} in {place}, but got {type(record).__name__}.")
     if isinstance(record.get("text"), str):
         return str(record["text"])
+
     turns = record.get("conversations")
     if "prompt" in record and "answer" in record:
         turns = [
             {"role": "user", "content": record["prompt"]},
             {"role": "assistant", "content": record["answer"]},
         ]
+
     if not isinstance(turns, list) or not turns:
         raise TaskError(f"{wanted} in {place}, but got the keys {', '.join(record) or 'none'}.")
     return [_turn(turn, place) for turn in turns]

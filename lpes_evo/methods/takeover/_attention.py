@@ -185,6 +185,7 @@ def unrotated_attention(
                 "Expected rotary tables of this forward pass alone, but another patch gives each layer its own. Use "
                 "one method at a time."
             )
+
         content = forward, make_tables(RotaryCall(module, args, kwargs, forward))
         return _CarriedTables.carry(_zero_angle(output), content)
 

@@ -45,6 +45,7 @@ def intercepted_attention(
         raise ModelError(
             "Expected a model under no other method, but one is in force. Leave its context first."
         )
+
     ours = {key: _register(name or "eager") for key, name in before.items()}
 
     def check(_decoder: Any, _args: Any) -> None:
@@ -84,6 +85,7 @@ def attention_function(name: str, module: Any) -> Callable[..., Any]:
     if name != "eager":
         function: Callable[..., Any] = AttentionInterface()[name]
         return function
+
     eager: Callable[..., Any] | None = getattr(
         sys.modules[type(module).__module__], "eager_attention_forward", None
     )
@@ -92,6 +94,7 @@ def attention_function(name: str, module: Any) -> Callable[..., Any]:
             f"Expected an eager attention function beside {type(module).__name__}, but there is none. Load the model "
             "with attention sdpa."
         )
+
     return eager
 
 

@@ -69,17 +69,20 @@ def _probe(
     finally:
         for hook in handles:
             hook.remove()
+
     if not seen:
         raise UnsupportedModelError(
             f"Expected layers that call the attention interface of transformers, but those of {type(decoder).__name__} "
             "compute attention themselves. This method does not go with the architecture; use lpes or pi."
         )
+
     found = {}
     for path, module in decoder.named_modules():
         if module in seen:
             rotation = find_rotation(*seen[module], width, type(module).__name__)
             if rotation is not None:
                 found[path] = layer_of[module], rotation
+
     return found
 
 
@@ -100,6 +103,7 @@ def _table_width(decoder: Any, rotary_modules: tuple[torch.nn.Module, ...]) -> i
     finally:
         for hook in handles:
             hook.remove()
+
     widths = {shape[0][-1] if isinstance(shape, list) and len(shape) == 2 else None for shape in shapes}
     width = widths.pop() if len(widths) == 1 else None
     if width is None:
@@ -107,6 +111,7 @@ def _table_width(decoder: Any, rotary_modules: tuple[torch.nn.Module, ...]) -> i
             f"Expected the rotary modules of {type(decoder).__name__} to give cosines and sines of one width, but they "
             "do not, or a patch is on the model. This method does not go with it; use lpes or pi."
         )
+
     return int(width)
 
 
@@ -119,6 +124,7 @@ def _run(decoder: Any, batch: int) -> None:
     )
     training = decoder.training
     decoder.eval()
+
     try:
         with without_compiled_code(), torch.no_grad():
             decoder(input_ids=ids, use_cache=False)

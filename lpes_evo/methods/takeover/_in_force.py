@@ -44,13 +44,16 @@ def sole_method(model: torch.nn.Module, name: str, settings: str = "") -> Iterat
             f"Expected a model under no other method for {name}, but {_names[decoder]} is in force. Leave its with "
             "block first; scales go on top of pi, ntk or yarn in one method, as in yarn:4+lpes."
         )
+
     if _patches(decoder):
         raise ModelError(
             f"Expected a model without scales for {name}, but scales of patch_rope are in force. Remove them first, "
             "with unpatch_rope; scales go on top of pi, ntk or yarn in one method, as in yarn:4+lpes."
         )
+
     _names[decoder] = name
     change_rotation(decoder, "method", (name, settings))
+
     try:
         yield
     finally:
@@ -149,6 +152,7 @@ def replaced_function(model: Any, name: str, function: Callable[..., Any]) -> It
         parameters=[bound, *signature.parameters.values()]
     )
     setattr(model, name, MethodType(replacement, model))
+
     try:
         yield
     finally:

@@ -118,19 +118,24 @@ class RequestTracker:
         positions = input_positions(inputs, cache, "this method")
         if len(positions) > 1 and bool((positions == positions[:1]).all()):
             positions = positions[:1]
+
         if past == 0:
             request = self._begin(batch, length, inputs.get("attention_mask"), positions)
         else:
             request = self._go_on(cache, batch, past, positions)
+
         if cache is not None:
             setattr(cache, _ATTRIBUTE, request)
+
         self.current = Forward(request, positions, request.key_positions, past == 0)
         changed = self._on_forward(self.current) if self._on_forward is not None else None
         if changed is None:
             return None
+
         if "position_ids" in self._names[: len(args)]:
             place = self._names.index("position_ids")
             return (*args[:place], changed, *args[place + 1 :]), kwargs
+
         return args, kwargs | {"position_ids": changed}
 
     def _after(self, _decoder: Any, _args: Any, output: Any) -> None:
@@ -153,6 +158,7 @@ class RequestTracker:
                 f"but got {length} of {columns} columns. Leave out prefill_chunk_size, guidance_scale, and whatever "
                 "else cuts prompts."
             )
+
         first = torch.zeros(batch, dtype=torch.long, device=device)
         count = torch.full((batch,), columns, device=device)
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
@@ -164,8 +170,10 @@ class RequestTracker:
                 f"prompt of each row, but got {_shape(mask)}. Pass the two-dimensional mask, and no static cache, for "
                 "which generate makes another one of it."
             )
+
         if told is not None:
             count = self._lengths(told, count)
+
         known = told is not None or self._method_handle.prompt_columns is not None
         return Request(batch, first, first + count - 1, positions, known)
 
@@ -174,6 +182,7 @@ class RequestTracker:
         batch = len(count)
         if batch % len(told):
             raise ModelError(f"Expected the lengths of {batch} prompts, but got {len(told)}.")
+
         lengths = torch.tensor(told, device=count.device).repeat_interleave(batch // len(told))
         beyond = (lengths > count).nonzero().flatten().tolist()
         if beyond:
@@ -182,6 +191,7 @@ class RequestTracker:
                 f"Expected a prompt of at most the {int(count[row])} tokens of row {row} in the first forward pass, "
                 f"but {int(lengths[row])} were told. Tell lengths without padding, and pass whole prompts at once."
             )
+
         return lengths
 
     def _go_on(self, cache: Any, batch: int, past: int, positions: torch.Tensor) -> Request:
@@ -191,6 +201,7 @@ class RequestTracker:
                 f"Expected a cache that was filled under this method with {batch} rows, but it was filled otherwise. "
                 "Begin again with the prompt and an empty cache."
             )
+
         length = positions.shape[1]
         if self._chooses_by_prompt and length > 1 and not request.told:
             raise ModelError(
@@ -198,6 +209,7 @@ class RequestTracker:
                 f"{length} more tokens of each row follow. Pass the prompt at once, or tell where it ends by prompts() "
                 "of what apply gives."
             )
+
         before = request.key_positions[:, :past]
         rows = max(len(before), len(positions))
         both = (before.expand(rows, -1), positions.expand(rows, -1))
@@ -222,6 +234,7 @@ def prompts_of_generate(model: Any, handle: MethodHandle) -> Iterator[None]:
     if not hasattr(model, "generate"):
         yield
         return
+
     generate = model.generate
 
     def tell(*args: Any, **kwargs: Any) -> Any:

@@ -109,6 +109,7 @@ def probe_tables(table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     cosines[3 : 3 + bits] = 1 + codes.to(table.dtype)
     sines[3 + bits :] = 1 + codes.to(table.dtype)
     rows = (len(cosines), length, width)
+
     return cosines[:, None].expand(rows), sines[:, None].expand(rows)
 
 
@@ -133,19 +134,24 @@ def find_rotation(queries: torch.Tensor, keys: torch.Tensor, width: int, name: s
             f"Expected finite queries and keys, but a layer {name} computes others. Check the weights of the model; "
             "with float16, try bfloat16 or float32."
         )
+
     of_queries, of_keys = _explain(queries, width), _explain(keys, width)
     if of_queries is None or of_keys is None or not all(map(torch.equal, of_queries, of_keys)):
         raise UnsupportedModelError(
             f"Expected queries and keys that are rotated pair by pair, but {name} does otherwise with its rotary "
             "tables. This method does not go with the architecture; use lpes or pi."
         )
+
     cosine, sine, partner, sign = (column.tolist() for column in of_queries)
     if not any(sign):
         return None
+
     rows: dict[int, list[tuple[int, ...]]] = {1: [], -1: []}
+
     for row in zip(range(len(sign)), partner, cosine, sine, sign, strict=True):
         if row[-1]:
             rows[row[-1]].append(row[:-1])
+
     runs = tuple(run for kind, found in rows.items() for run in _runs(found, kind, queries.device))
     return Rotation(runs, all(sign), len(sign), queries.shape[1], keys.shape[1])
 
@@ -163,9 +169,11 @@ def _runs(rows: list[tuple[int, ...]], sign: int, device: torch.device) -> list[
         )
         runs.append(Run(dims, partner, cosine, sine, sign))
         left = [row for row in left if row not in run]
+
     if left:
         columns = [torch.tensor(column, device=device) for column in zip(*rows, strict=True)]
         return [Run(columns[0], columns[1], columns[2], columns[3], sign)]
+
     return runs
 
 
@@ -200,6 +208,7 @@ def _explain(states: torch.Tensor, width: int) -> tuple[torch.Tensor, ...] | Non
     untouched = (columns - unrotated).norm(dim=-1).amax(dim=0) <= _TOLERANCE * unrotated.norm(dim=-1)
     if not torch.where(rotated, explained & (cosine < width) & (sine < width), untouched).all():
         return None
+
     # What is not rotated needs no columns.
     zero = torch.zeros_like(partner)
     return tuple(torch.where(rotated, found, zero) for found in (cosine, sine, partner, sign.long()))

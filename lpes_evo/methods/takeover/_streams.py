@@ -99,6 +99,7 @@ class _Streams:
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
         if inputs.get("labels") is not None:
             raise ModelError("Expected no labels, since streams give no loss. Take it from the logits.")
+
         refuse_outputs(
             inputs,
             self._config,
@@ -111,17 +112,21 @@ class _Streams:
         groups = self._groups()
         caches = [None] * len(groups) if key is None else self._caches(inputs[key], len(groups))
         outputs = []
+
         for streams, cache in zip(groups, caches, strict=True):
             given = inputs if key is None else inputs | {key: cache}
             outputs.append(self._forward(**self._prepare(streams, given, cache)))
+
         if key is None and len(outputs) > 1:
             _keep_together([_cache_of(output) for output in outputs])
+
         output = outputs[0]
         logits = [
             found.logits.unflatten(0, (len(streams), -1))
             for streams, found in zip(groups, outputs, strict=True)
         ]
         output.logits = combine_streams(torch.cat(logits), self._combine)
+
         return output.to_tuple() if as_tuple else output
 
     def _groups(self) -> list[range]:
@@ -150,8 +155,10 @@ class _Streams:
         for stand_in, variants in self._variants.items():
             stand_in.variants = [variants[stream] for stream in streams]
             stand_in.choice = choice if len(streams) > 1 else None
+
         if len(streams) == 1:
             return inputs
+
         positions = input_positions(inputs, cache, "several streams in one batch; set group=1")
         repeated = {
             name: _repeat(inputs[name], len(streams)) for name in _BY_ROW if inputs.get(name) is not None

@@ -58,13 +58,16 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
                 f"Expected a model with {wanted} for the method {method}, but {type(module).__name__} is of type "
                 f"{kinds}. Its positions are extended already; use another method."
             )
+
         if not _is_of_config(module):
             raise UnsupportedModelError(
                 f"Expected rotary modules that keep frequencies made of a config for the method {method}, but "
                 f"{type(module).__name__} {'keeps a fixed table' if indexes_table(module) else 'does not'}. Use lpes "
                 "or pi with this architecture."
             )
+
     check_frequencies(model)
+
     for module in find_structure(model).rotary_modules:
         differing = _differing_frequencies(module)
         if differing is not None:
@@ -99,6 +102,7 @@ def interpolated_rotary(
         for module in modules
     ):
         return None
+
     parameters = {"rope_type": "linear", "factor": factor}
     try:
         return {module: rotary_variant(module, parameters=parameters) for module in modules}
@@ -142,20 +146,24 @@ def rotary_variant(
     if original is not None and hasattr(config, "original_max_position_embeddings"):
         # transformers prefers this field to the one among the rotary parameters.
         config.original_max_position_embeddings = original
+
     if getattr(config, "head_dim", 0) is None:
         # Some rotary types take None for the size of a head.
         config.head_dim = config.hidden_size // config.num_attention_heads
+
     for settings in _rope_sets(config):
         # An untouched base stays the very same number, of the same type.
         if base_ratio != 1.0:
             settings["rope_theta"] = settings["rope_theta"] * base_ratio
         settings.update(parameters or {})
+
     if not isinstance(getattr(config, "rope_parameters", None), dict):
         # transformers 4 keeps the base and the type apart.
         if base_ratio != 1.0:
             config.rope_theta = config.rope_theta * base_ratio
         if parameters:
             config.rope_scaling = dict(parameters)
+
     no_such_type = UnsupportedModelError(
         f"Expected rotary modules that can be of the type {kind}, but transformers does not have "
         f"{type(module).__name__} in that type. Use lpes or pi with this architecture."
@@ -165,8 +173,10 @@ def rotary_variant(
             fresh: torch.nn.Module = type(module)(config)
     except (ValueError, KeyError) as error:
         raise no_such_type from error
+
     if parameters and (rope_types(fresh) != {kind} or measures_length(module)):
         raise no_such_type
+
     for name, buffer in rotary_frequencies(module).items():
         if fresh.get_buffer(name).shape != buffer.shape:
             raise UnsupportedModelError(
@@ -174,6 +184,7 @@ def rotary_variant(
                 f"but transformers gives {len(fresh.get_buffer(name))}. This family does not have the type; use lpes "
                 "or pi."
             )
+
     return fresh.to(next(iter(module.buffers())).device)
 
 
@@ -299,6 +310,7 @@ def replaced_rotary(
         for name, child in parent.named_children()
         if child in stand_ins
     ]
+
     try:
         for parent, name, child in places:
             setattr(parent, name, stand_ins[child])
@@ -334,23 +346,28 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
         """Return the tables for positions ``(rows, length)``; rows that repeat the batch repeat its choice."""
         if self.choice is None:
             return raw_forward(self.variants[0])(self.variants[0], x, position_ids, *args, **kwargs)
+
         batch = len(self.choice)
         if position_ids.shape[-2] % batch:
             raise UnsupportedModelError(
                 f"Expected positions of {batch} rows, one for each row of the batch, but the model passes "
                 f"{position_ids.shape[-2]} to its rotary module. This architecture cannot rotate row by row."
             )
+
         choice = self.choice.repeat(position_ids.shape[-2] // batch)
         tables: list[torch.Tensor] = []
+
         for number, variant in enumerate(self.variants):
             rows = (choice == number).nonzero().flatten().to(position_ids.device)
             found = raw_forward(variant)(variant, x, position_ids[..., rows, :], *args, **kwargs)
             single = isinstance(found, torch.Tensor)
             parts = (found,) if single else found
+
             # Positions may have axes in front, of text, height and width, that the tables do not have.
             tables = tables or [
                 part.new_empty(*part.shape[:-3], len(choice), *part.shape[-2:]) for part in parts
             ]
             for table, part in zip(tables, parts, strict=True):
                 table[..., rows, :, :] = part
+
         return tables[0] if single else tuple(tables)
