@@ -1,4 +1,4 @@
-"""Guard of cached keys: no forward pass mixes keys that were rotated in different ways."""
+"""A guard of cached keys, which keeps a forward pass from mixing keys that were rotated in different ways."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ __all__ = ["change_rotation"]
 
 _GUARD = "_lpes_key_guard"
 _MARK = "_lpes_rotation"
-"""A mark is kept on the cache, so that requests may take turns and caches may be copied."""
+"""The attribute of a cache that holds its mark. With the mark on the cache itself, requests may take turns and caches
+may be copied."""
 
 
 class _Mark:
-    """What a cache is marked with: how the keys in it were rotated.
+    """The mark of a cache, which says how the keys in the cache were rotated.
 
     Attributes:
-        rotation: What changes the rotation, by kind, as values that tell one rotation from another.
-        in_force: Whether the decoder that the mark was made for still rotates like this. Compiled code looks at this
-            flag instead of the values, which it would be compiled anew for.
+        rotation: By kind of change, such as ``scales``, a value that differs between rotations.
+        in_force: Whether the decoder that the mark was made for still rotates in this way. Compiled code looks at this
+            flag instead of the values, since it would be compiled again for every new value.
     """
 
     def __init__(self, rotation: dict[str, Hashable]) -> None:
@@ -31,11 +32,11 @@ class _Mark:
         self.in_force = True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Mark:
-        """Return itself: the keys of a copied cache are rotated as those of the cache."""
+        """Return the mark itself, since the keys of a copied cache have the rotation of the cache."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # In another process nobody would take the flag back.
+        # In another process nobody would reset the flag when the rotation changes.
         return _old_mark, (self.rotation,)
 
 
@@ -46,10 +47,10 @@ def _old_mark(rotation: dict[str, Hashable]) -> _Mark:
 
 
 class _KeyGuard:
-    """The hooks of one decoder that mark caches, and refuse those whose keys were rotated otherwise.
+    """Hooks of one decoder that mark caches, and refuse caches whose keys were rotated otherwise.
 
-    There is one guard on a decoder while anything changes its rotation: scales, a method, or both. Use
-    `change_rotation`, which puts it there and takes it away.
+    A decoder has one guard while scales, a method, or both change its rotation. `change_rotation` installs and removes
+    the guard.
     """
 
     def __init__(self, decoder: torch.nn.Module) -> None:
@@ -61,7 +62,7 @@ class _KeyGuard:
 
     @property
     def rotation(self) -> dict[str, Hashable]:
-        """What changes the rotation now, by kind."""
+        """The values that describe the present rotation, by kind of change."""
         return self._mark.rotation
 
     @rotation.setter
@@ -101,8 +102,8 @@ def change_rotation(decoder: torch.nn.Module, kind: str, value: Hashable | None)
 
     Args:
         decoder: The module that owns the decoder layers.
-        kind: What changes the rotation, such as ``scales``; several kinds go together.
-        value: Tells this rotation from others of the kind; ``None`` where the kind changes nothing any more.
+        kind: The kind of change, such as ``scales``; several kinds may be in force together.
+        value: A value that differs between rotations of the kind; ``None`` when the kind no longer changes anything.
     """
     guard: _KeyGuard | None = getattr(decoder, _GUARD, None)
     rotation = (
@@ -126,17 +127,17 @@ def change_rotation(decoder: torch.nn.Module, kind: str, value: Hashable | None)
 
 
 def _caches(values: Iterable[Any]) -> list[Any]:
-    """Return the caches of keys among inputs or outputs, under whatever name they go."""
+    """Return the caches of keys among inputs or outputs, which families pass under different names."""
     return [
         value for value in values if not isinstance(value, torch.Tensor) and hasattr(value, "get_seq_length")
     ]
 
 
 def _check_empty(cache: Any, mark: _Mark | None, wanted: dict[str, Hashable]) -> None:
-    """Refuse a cache that holds keys.
+    """Refuse a cache that holds keys of another rotation; an empty cache is accepted.
 
     Raises:
-        ModelError: It does.
+        ModelError: The cache holds keys.
     """
     these = " and ".join("these scales" if kind == "scales" else f"this {kind}" for kind in wanted)
     otherwise = "on the untouched model, or put together from tensors" if mark is None else "otherwise"
@@ -144,9 +145,10 @@ def _check_empty(cache: Any, mark: _Mark | None, wanted: dict[str, Hashable]) ->
         f"Expected a cache that was filled under {these}, but it was filled {otherwise}. Keys in a cache keep the "
         "rotation that they were computed with. Begin again with the prompt and an empty cache."
     )
+
     length = cache.get_seq_length()
     if isinstance(length, torch.Tensor) and torch.compiler.is_compiling():
-        # Compiled code may neither branch on a value of the device nor wait for it.
+        # Compiled code can neither branch on a value of the device nor wait for the value.
         torch._assert_async(length == 0, message)
     elif length > 0:
         raise ModelError(message)

@@ -1,4 +1,4 @@
-"""Rotary types that follow the length of the input, held to the length of each forward pass alone."""
+"""`forget_lengths`: rotary types that follow the length of the input, held to the length of each forward pass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _MARK = "_lpes_forgets_lengths"
 def forget_lengths(model: torch.nn.Module) -> Callable[[int], tuple[int, ...]] | None:
     """Make a model whose frequencies follow the length of its input forget the inputs before.
 
-    The type ``dynamic`` of transformers keeps the base of the longest input so far, so the same prompt has other
-    logits after a longer one. From this call on, every forward pass begins with the frequencies of a fresh model and
-    follows the largest position of that pass alone, as a lone ``generate`` of the prompt on a fresh model does. The
-    type ``longrope``, and the rotary module of PhiMoE, remember nothing, but choose by the longest row of a batch as
-    well.
+    The type ``dynamic`` of transformers keeps the base of the longest input so far, so a prompt has other logits after
+    a longer one. After this call, every forward pass begins with the frequencies of a fresh model and follows the
+    largest position of that pass alone, as one ``generate`` call on a fresh model does. The type ``longrope`` and the
+    rotary module of PhiMoE remember no lengths, but they too choose frequencies by the longest row of a batch.
 
     The hooks stay on the model. A second call does nothing, and neither does a call on a model of another type.
 
@@ -31,19 +30,19 @@ def forget_lengths(model: torch.nn.Module) -> Callable[[int], tuple[int, ...]] |
         model: A causal language model of transformers, patched or not.
 
     Returns:
-        ``None`` where frequencies do not follow the length. Else a function that gives two lengths, in tokens, the same
-        value where texts of these lengths are rotated alike: only such texts may share a forward pass.
+        ``None`` if the frequencies do not follow the length. Otherwise a function that maps two lengths, in tokens, to
+        the same value if texts of these lengths are rotated alike. Only such texts may share a forward pass.
 
     Raises:
-        UnsupportedModelError: A rotary module of a family's own code remembers lengths in a way that is not known.
+        UnsupportedModelError: A rotary module that is not from transformers remembers lengths in an unknown way.
     """
     followers = []
     for module in model.modules():
         if not is_rotary(module) or not _follows_length(module):
             continue
-
         followers.append(module)
 
+        # A type that remembers no lengths needs no hook, and neither does a module that has the hook already.
         if not _dynamic_prefixes(module) or getattr(module, _MARK, False):
             continue
 
@@ -63,19 +62,19 @@ def forget_lengths(model: torch.nn.Module) -> Callable[[int], tuple[int, ...]] |
 
 
 def _length_that_counts(module: Any, length: int) -> int:
-    """Return the same number for lengths under which a rotary module has the same frequencies."""
+    """Return a number that is equal for lengths under which a rotary module has the same frequencies."""
     window = _original_window(module.config)
     if "longrope" in rope_types(module):
-        # One set of frequencies serves up to the original window, and another one beyond.
+        # The type has one set of frequencies for lengths up to the original window, and one for longer inputs.
         return int(length > window)
-    # Dynamic NTK leaves the frequencies as they are up to the original window. Of other modules nothing is known.
+    # Dynamic NTK leaves the frequencies unchanged up to the original window. Nothing is known of other modules.
     return max(length, window) if _dynamic_prefixes(module) else length
 
 
 def _original_window(config: Any) -> int:
     """Return the length up to which a dynamic rotary type leaves the frequencies as they were trained."""
     parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    # Layer types may have parameters of their own.
+    # Each layer type may have its own parameters.
     found = [parameters, *(entry for entry in parameters.values() if isinstance(entry, dict))]
     stated = [entry.get("original_max_position_embeddings") for entry in found]
     stated.append(getattr(config, "original_max_position_embeddings", None))
@@ -89,22 +88,23 @@ def _follows_length(module: torch.nn.Module) -> bool:
 
 
 def _dynamic_prefixes(module: torch.nn.Module) -> tuple[str, ...]:
-    """Return what stands before the names of the frequencies that remember lengths, one for each layer type."""
+    """Return the prefixes in the names of the frequencies that remember lengths, one for each layer type."""
     kind: Any = getattr(module, "rope_type", None)
     if isinstance(kind, dict):
         return tuple(f"{layer_type}_" for layer_type, name in kind.items() if "dynamic" in name)
-    # Code that comes with a model names the type in its class instead.
+    # Code that is shipped with a model names the type in its class instead.
     name = type(module).__name__.lower() if kind is None else kind
     return ("",) if "dynamic" in name else ()
 
 
 def _forget(module: Any, _args: Any) -> None:
-    """Put the frequencies of a fresh model back before a forward pass."""
+    """Restore the frequencies of a fresh model before a forward pass."""
     for prefix in _dynamic_prefixes(module):
         longest = getattr(module, f"{prefix}max_seq_len_cached", module.max_seq_len_cached)
         if isinstance(longest, int) and longest == module.original_max_seq_len:
-            # A length that has grown is a tensor; asking it for its value would wait for the device.
+            # A length that has grown is a tensor, and reading its value would wait for the device.
             continue
+
         original = getattr(module, f"{prefix}original_inv_freq")
         device = getattr(module, f"{prefix}inv_freq").device
         module.register_buffer(f"{prefix}inv_freq", original.to(device), persistent=False)

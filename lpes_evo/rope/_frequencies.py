@@ -1,4 +1,4 @@
-"""Soundness of a model's rotary frequencies."""
+"""Rotary frequencies of a model: `check_frequencies` tests that they are sound, `repair_frequencies` restores them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _REMEDY = (
 def check_frequencies(model: torch.nn.Module) -> None:
     """Check the rotary frequencies of a model against what its config says.
 
-    The frequencies are a buffer that no checkpoint holds. Loading tricks (the meta device, half-precision
-    casts) can leave it uninitialised or coarse, and the model runs on without an error.
+    The frequencies are a buffer that no checkpoint holds. Loading on the meta device or in half precision can leave
+    the buffer uninitialised or rounded, and the model then runs without an error.
 
     Args:
         model: A causal language model of transformers with rotary position embeddings.
 
     Raises:
         UnsupportedModelError: The model has no rotary embedding.
-        ModelError: The frequencies are not kept in float32; those that the config gives are not finite and
-            positive; or they differ from these, and are not finite, positive and decreasing from 1.
+        ModelError: The frequencies are not kept in float32. Or those that the config gives are not finite and
+            positive. Or the frequencies differ from those of the config, and are not finite, positive and decreasing
+            from 1.
     """
     for module in find_structure(model).rotary_modules:
         fresh = _fresh_buffers(module)
@@ -39,6 +40,7 @@ def check_frequencies(model: torch.nn.Module) -> None:
             if buffer.device.type == "meta":
                 raise ModelError(f"{where} with values, but they are on the meta device. {_REMEDY}")
 
+            # Frequencies that the config gives are right, unless the config itself is wrong.
             values = buffer.detach().cpu().double()
             if name in fresh and _equal(values, fresh[name].double()):
                 config_fault = None if indexes_table(module) else _config_fault(values, rope_types(module))
@@ -54,7 +56,6 @@ def check_frequencies(model: torch.nn.Module) -> None:
                 if indexes_table(module)
                 else _fault(values, is_dynamic(module))
             )
-
             if fault:
                 raise ModelError(
                     f"{where} that are finite, positive and decreasing from 1, but {fault}. {_REMEDY}"
@@ -74,12 +75,12 @@ def repair_frequencies(model: torch.nn.Module) -> None:
     for module in structure.rotary_modules:
         device = next(structure.decoder.parameters()).device
         for name, buffer in _fresh_buffers(module).items():
-            # Dynamic types keep the frequencies of short inputs in a plain attribute of its own.
+            # Dynamic types also keep the frequencies of short inputs, in a plain attribute that stays as it is.
             module.register_buffer(name, buffer.to(device), persistent=False)
 
 
 def _fault(values: torch.Tensor, dynamic: bool) -> str | None:
-    """Return what is wrong with frequencies ``(width,)``; dynamic types may not begin with 1."""
+    """Return the fault of frequencies ``(width,)``, or ``None``; those of dynamic types need not begin with 1."""
     if not torch.isfinite(values).all():
         return "some are not finite"
     if not (values > 0).all():
@@ -92,16 +93,16 @@ def _fault(values: torch.Tensor, dynamic: bool) -> str | None:
 
 
 def _equal(values: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Return whether frequencies are the config's, be these sound or not."""
+    """Return whether frequencies are those of the config, whether or not these are sound."""
     return values.shape == expected.shape and torch.allclose(
         values, expected, rtol=1e-4, atol=1e-9, equal_nan=True
     )
 
 
 def _config_fault(values: torch.Tensor, kinds: set[str]) -> str | None:
-    """Return what is wrong with frequencies ``(width,)`` that a config gives.
+    """Return the fault of frequencies ``(width,)`` that a config gives, or ``None``.
 
-    A config may choose what it likes beyond the default type, for example zero to leave a part unrotated.
+    Outside the default type a config may choose any frequencies, for example zero to leave a part unrotated.
     """
     is_default = kinds == {"default"}
     if not torch.isfinite(values).all():
@@ -114,7 +115,7 @@ def _config_fault(values: torch.Tensor, kinds: set[str]) -> str | None:
 
 
 def frequencies_in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the frequencies in use: one set, one for each layer type, or the table made of them."""
+    """Return the frequencies in use by buffer name: one set, one set for each layer type, or the table made of them."""
     return {
         name: buffer
         for name, buffer in module.named_buffers(recurse=False)
@@ -123,12 +124,12 @@ def frequencies_in_use(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _fresh_buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the buffers that the config gives, on the CPU; none for a module without a config or frequencies."""
+    """Return the buffers that the config gives, on the CPU; empty for a module without a config or frequencies."""
     if indexes_table(module):
         rows, width = module.get_buffer("embed_positions").shape
         return {"embed_positions": sincos_table(torch.arange(rows), width)}
     config = getattr(module, "config", None)
-    # What stands in for a rotary module has the config of that one, and no frequencies of its own.
+    # A stand-in for a rotary module has the config of that module, but no frequencies.
     if config is None or not frequencies_in_use(module):
         return {}
     with torch.device("cpu"):

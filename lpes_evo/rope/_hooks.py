@@ -1,4 +1,4 @@
-"""The hooks that give every decoder layer its own rotary tables."""
+"""RopeHooks: the hooks that give every decoder layer its own rotary tables."""
 
 from __future__ import annotations
 
@@ -28,16 +28,21 @@ __all__ = ["RopeHooks"]
 class RopeHooks:
     """The hooks of one decoder, and the scales in force.
 
-    One rotary hook computes the tables of all layers in one call, with positions ``m / s_h``; a hook on every
-    layer takes out its own. Where layers own their rotary modules, each of these is hooked instead.
+    A hook on the rotary module computes the tables of all layers in one call, with positions ``m / s_h``. A hook on
+    every layer takes out the tables of that layer. Where each layer owns a rotary module, these modules are hooked
+    instead.
 
-    ``stack`` holds the scales of the patches on the model, the newest last: that one is in force. ``reached``
-    tells whether a layer has taken scaled tables yet. ``on_tables`` hears the index of every layer that takes tables,
-    and these; ``None`` where nobody listens.
+    Attributes:
+        n_layers: The number of decoder layers.
+        stack: The scales of the patches on the model, the newest last. The newest are in force.
+        layer_scales: The scales in force. They are kept apart from the stack, because compiled code that looked at
+            the stack would be compiled again whenever its length changes.
+        reached: Whether a layer has taken scaled tables yet.
+        on_tables: Called with the index and the tables of every layer that takes tables; ``None`` where nobody
+            listens.
     """
 
     layer_scales: LayerScales
-    """The scales in force, apart from the stack, whose length compiled code would be made anew for."""
 
     def __init__(self, structure: RopeStructure) -> None:
         self.n_layers = len(structure.layers)
@@ -51,7 +56,7 @@ class RopeHooks:
         """Register all hooks, or none if one fails.
 
         Raises:
-            UnsupportedModelError: A rotary module takes the length of the input from the positions it rotates
+            UnsupportedModelError: A rotary module derives the length of the input from the positions that it rotates
                 by.
         """
         try:
@@ -66,7 +71,8 @@ class RopeHooks:
                     module.register_forward_pre_hook(_LayerHook(self, index), with_kwargs=True)
                 )
 
-            # First of all hooks, so that the guard of cached keys knows of live scales that were changed in place.
+            # This hook runs before all others, so that the guard of cached keys knows of live scales that were
+            # changed in place.
             self._handles.append(self._decoder.register_forward_pre_hook(self._follow_live, prepend=True))
             self._handles.append(self._decoder.register_forward_hook(self._check_reach))
             sweep_code()
@@ -87,22 +93,23 @@ class RopeHooks:
         self.layer_scales = self.stack[-1]
         change_rotation(self._decoder, "scales", self.layer_scales.identity)
 
-        # Ready before the first forward pass, so that compiled code finds the same state in every one.
+        # The scales are on the device before the first forward pass, so that compiled code finds the same state in
+        # every pass.
         self.layer_scales.on(next(self._decoder.parameters()).device)
 
     def hand_over(self, layer: int, tables: Any) -> Any:
-        """Return the tables of one layer, and note that they reached it."""
+        """Return the tables of one layer, and record that they have reached the layer."""
         self.reached = True
         if self.on_tables is not None:
             self.on_tables(layer, tables)
         return tables
 
     def refuse_reentrant(self) -> None:
-        """Refuse to lose gradients without a word.
+        """Refuse reentrant gradient checkpointing, under which the gradients of scales would be lost silently.
 
         Raises:
-            ModelError: Scales require gradients under reentrant checkpointing, which passes gradients only to
-                positional arguments of a layer.
+            ModelError: The scales require gradients, and the model uses reentrant checkpointing, which passes
+                gradients only to positional arguments of a layer.
         """
         checkpoint = getattr(self._decoder, "_gradient_checkpointing_func", None)
         options = getattr(checkpoint, "keywords", {})
@@ -130,14 +137,14 @@ class RopeHooks:
         self._handles.append(module.register_forward_hook(hook.after, with_kwargs=True))
 
     def _follow_live(self, _decoder: torch.nn.Module, _args: Any) -> None:
-        # Compiled code may not ask a tensor how often it was changed.
+        # Compiled code cannot read the version counter of a tensor.
         if self.layer_scales.live and not torch.compiler.is_compiling():
             change_rotation(self._decoder, "scales", self.layer_scales.identity)
 
     def _check_reach(self, decoder: torch.nn.Module, _args: Any, _output: Any) -> None:
-        """Refuse the model after a forward if scaled positions have not reached any layer yet.
+        """Refuse the model after a forward pass if scaled positions have not reached any layer yet.
 
-        The hook stays, since compiled code cannot remove one.
+        The hook stays registered after the first pass, since compiled code cannot remove a hook.
         """
         if not self.reached:
             raise UnsupportedModelError(
@@ -147,31 +154,32 @@ class RopeHooks:
 
 
 class _RotaryHook:
-    """Makes one rotary module compute the tables of all layers, or of the layer that owns it."""
+    """The hooks of one rotary module, which computes the tables of all layers, or of the layer that owns it."""
 
     def __init__(self, hooks: RopeHooks, module: torch.nn.Module, layer: int | None) -> None:
         self.hooks = hooks
         self.layer = layer
-        # Dynamic types must see the true positions first, and a table can only be indexed by those.
+        # A dynamic type must see the true positions first, and a table can only be indexed by true positions.
         self.true_first = is_dynamic(module) or indexes_table(module)
 
     def before(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Let the module itself run on scaled positions, which saves a second call."""
+        """Run the module itself on scaled positions, which saves a second call."""
         return None if self._needs_second_call() else self._scaled(module, args, kwargs)
 
     def after(self, module: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        """Return the tables in the form that the layers' hooks, or the owning layer, take."""
+        """Return the tables in the form that the hooks of the layers, or the owning layer, expect."""
         if self._needs_second_call():
             self.hooks.refuse_reentrant()
             revive_buffers(module)
             args, kwargs = self._scaled(module, args, kwargs)
             output = raw_forward(module)(module, *args, **kwargs)
+
         if self.layer is None:
             return split_layers(output, self.hooks.n_layers)
         return self.hooks.hand_over(self.layer, output)
 
     def _needs_second_call(self) -> bool:
-        # The module's own forward runs without gradients.
+        # The module's own forward is decorated to run without gradients.
         return self.true_first or (self.hooks.layer_scales.live and torch.is_grad_enabled())
 
     def _scaled(
@@ -188,13 +196,13 @@ class _RotaryHook:
 
         divisors = self.hooks.layer_scales.on(positions.device)
 
-        # A shared module sees (..., batch, length, width) states, one of a layer (batch, heads, length,
-        # width).
+        # A shared module gets states of shape (..., batch, length, width), and the module of a layer gets
+        # (batch, heads, length, width).
         batch = states.shape[-3 if self.layer is None else 0]
-
         if self.layer is not None:
             divisors = divisors[self.layer : self.layer + 1]
 
+        # Angles are computed in float32, whatever the dtype of the model.
         positions = divide_positions(positions, divisors, batch).float()
         if "position_ids" in kwargs:
             return args, {**kwargs, "position_ids": positions}
@@ -202,23 +210,26 @@ class _RotaryHook:
 
 
 class _LayerHook:
-    """Gives one decoder layer its own tables."""
+    """The hook of one decoder layer, which gives the layer its own tables."""
 
     def __init__(self, hooks: RopeHooks, index: int) -> None:
         self.hooks = hooks
         self.index = index
 
     def __call__(self, layer: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Replace the carrier of all tables by the tables of this layer, wherever the model passes it."""
+        """Replace the carrier of all tables by the tables of this layer, in whichever argument the model passes it."""
         tables = kwargs.get("position_embeddings")
         if type(tables) is LayerTables:
             kwargs["position_embeddings"] = self._take(tables)
             return args, kwargs
+
         if isinstance(tables, (tuple, list, torch.Tensor)):
             raise UnsupportedModelError(
                 f"Expected scaled rotary tables to reach layer {self.index}, but {type(layer).__name__} got tables "
                 "from elsewhere. This architecture cannot be scaled layer by layer."
             )
+
+        # Some families pass the tables under another name, by position, or in a dict.
         return tuple(map(self._take, args)), {name: self._take(value) for name, value in kwargs.items()}
 
     def _take(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The public handle of a patched model."""
+"""RopePatch: per-layer scales on a model, with `patch_rope` to put them on and `unpatch_rope` to take them off."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PATCH_ATTRIBUTE = "_lpes_rope_switch"
 
 
 class RopePatch:
-    """Scales in force on a model, until ``remove`` is called or the ``with`` block is left.
+    """Scales that are in force on a model until ``remove`` is called or the ``with`` block is left.
 
-    Made by `patch_rope`. Several patches on one model stack: the newest is in force, and removing one removes
-    those made after it too, as leaving an outer ``with`` block ends the inner ones.
+    A patch is made by `patch_rope`. Several patches on one model form a stack, of which the newest is in force.
+    Removing a patch also removes those made after it, as leaving an outer ``with`` block ends the inner ones.
     """
 
     def __init__(self, decoder: torch.nn.Module, hooks: RopeHooks, layer_scales: LayerScales) -> None:
@@ -44,8 +44,8 @@ class RopePatch:
     def set(self, scales: npt.ArrayLike | torch.Tensor) -> None:
         """Replace the scales.
 
-        Keys that a cache already holds keep the rotation they were computed with, so set scales between
-        inputs: a forward pass with a cache that was filled under other scales is refused, see `patch_rope`.
+        Keys that a cache already holds keep the rotation that they were computed with. A forward pass with a cache
+        that was filled under other scales is refused (see `patch_rope`), so scales are to be set between inputs.
 
         Args:
             scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
@@ -58,6 +58,7 @@ class RopePatch:
             raise ModelError(
                 "Expected a patch that is on its model, but it was removed. Call patch_rope again."
             )
+
         layer_scales = LayerScales(scales, self.n_layers)
         stack = self._hooks.stack
         stack[[entry is self._layer_scales for entry in stack].index(True)] = layer_scales
@@ -65,9 +66,10 @@ class RopePatch:
         self._hooks.take_effect()
 
     def remove(self) -> None:
-        """Take this patch, and those made after it, off the model; does nothing the second time."""
+        """Take this patch, and those made after it, off the model; a second call does nothing."""
         if not self.active:
             return
+
         stack = self._hooks.stack
         del stack[[entry is self._layer_scales for entry in stack].index(True) :]
         if stack:
@@ -91,43 +93,45 @@ class RopePatch:
 def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> RopePatch:
     """Make layer ``h`` of a model rotate position ``m`` as ``m / scales[h]``.
 
-    No weight and no module is changed: hooks are registered, and removing the patch restores the model. With
-    all scales 1 the logits are bit-equal to those of the untouched model.
+    No weight and no module is changed. The patch registers hooks, and removing it restores the model. With all scales
+    1 the logits are bit-equal to those of the untouched model.
 
-    A cache (``past_key_values``) goes on under the scales it was filled under, or from empty; copies of it made by
-    ``copy`` do too. The forward of a patched model refuses any other one, also one that was filled on the untouched
-    model or put together from tensors. What is not noticed: a cache that was filled under the patch and is used on the
-    model after the patch was removed, or that was filled further there before the same scales came back; a cache
-    without ``get_seq_length``, as of continuous batching; and live scales
-    that are changed in place between two steps of compiled code, or through ``.data``.
+    **Caches.** A cache (``past_key_values``) may be used further under the scales that it was filled under, and an
+    empty cache under any. Copies made by ``copy`` count as the cache itself. The forward pass of a patched model
+    refuses every other cache, also one that was filled on the untouched model or assembled from tensors. Four misuses
+    are not noticed: a cache that was filled under the patch is used on the model after the patch was removed, or is
+    filled further there before the same scales come back; a cache has no ``get_seq_length``, as in continuous
+    batching; live scales are changed in place between two steps of compiled code; live scales are changed through
+    ``.data``.
 
-    Compiled models (``torch.compile``, ``model.compile()``, ``generate`` with a static cache) may be compiled before or
-    after: where hooks come or go, all compiled code of the process is made anew at its next call. Other values, by
-    `RopePatch.set` or by a patch on top, make no new graph. What was exported or traced keeps what it was made with.
+    **Compiled models.** A model may be compiled (``torch.compile``, ``model.compile()``, ``generate`` with a static
+    cache) before or after it is patched. Where hooks come or go, all compiled code of the process is compiled again at
+    its next call. Other values, set by `RopePatch.set` or by a patch on top, need no new graph. An exported or traced
+    model keeps the state that it was made with.
 
-    A model whose rotary type follows the length of its input (``dynamic``) keeps doing so as transformers made it, and
-    remembers the longest input; see `lpes_evo.rope.forget_lengths`.
+    **Dynamic rotary types.** A model whose rotary type follows the length of its input (``dynamic``) still does so,
+    and remembers the longest input as in transformers; see `lpes_evo.rope.forget_lengths`.
 
-    One model is patched by one thread at a time: hooks and scales belong to the model, so a second thread that runs
-    or patches it meanwhile sees the scales of the first. Threads need a copy of the model each.
+    **Threads.** One thread patches a model at a time. Hooks and scales belong to the model, so a second thread that
+    runs or patches it meanwhile sees the scales of the first. Each thread needs a copy of the model.
 
     Args:
         model: A causal language model of transformers with rotary position embeddings.
-        scales: Position divisors, ``(n_layers,)``, or ``(batch, n_layers)`` to give each row of the batch its
-            own curve. A torch tensor that requires gradients keeps them and is read anew at every forward.
+        scales: Position divisors, ``(n_layers,)``, or ``(batch, n_layers)`` to give each row of the batch its own
+            curve. A torch tensor that requires gradients keeps them, and is read anew at every forward pass.
 
     Returns:
-        The patch, in force already; use it as a context manager, or call its ``remove``.
+        The patch, which is in force already. Use it as a context manager, or call its ``remove``.
 
     Raises:
         ScalesError: The scales have a wrong shape, are masked, complex, sparse or without values, or one is not
-            finite or outside 1e-6 to 1e6, beyond which positions overflow or vanish in float32; also raised by
-            the forward of a model whose batch has another number of rows than the scales.
-        UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer;
-            also raised by the first forward if scaled positions do not reach every layer that takes them.
-        ModelError: The model's rotary frequencies are not sound; also raised by the forward of a model that is given a
-            cache which was filled otherwise. Compiled code raises a ``RuntimeError`` of the same text for a static
-            cache, as an assertion of the device where that is no CPU.
+            finite or outside 1e-6 to 1e6, beyond which positions overflow or vanish in float32. The forward pass
+            also raises it if the batch has another number of rows than the scales.
+        UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer. The first
+            forward pass also raises it if scaled positions do not reach every layer that takes them.
+        ModelError: The model's rotary frequencies are not sound. The forward pass also raises it for a cache that was
+            filled otherwise. For a static cache, compiled code raises a ``RuntimeError`` with the same text; on a
+            device other than the CPU this is an assertion of the device.
 
     Example:
         >>> with patch_rope(model, [1.2] * count_layers(model)):
@@ -135,19 +139,22 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     """
     structure = find_structure(model)
     layer_scales = LayerScales(scales, len(structure.layers))
+
+    # All patches of a model share one set of hooks, which the first of them installs.
     hooks: Any = getattr(structure.decoder, PATCH_ATTRIBUTE, None)
     if hooks is None:
         check_frequencies(model)
         hooks = RopeHooks(structure)
         hooks.install(structure)
         setattr(structure.decoder, PATCH_ATTRIBUTE, hooks)
+
     hooks.stack.append(layer_scales)
     hooks.take_effect()
     return RopePatch(structure.decoder, hooks, layer_scales)
 
 
 def unpatch_rope(model: torch.nn.Module) -> None:
-    """Take every patch off a model, also off a copy of a patched model; does nothing on an untouched one.
+    """Take every patch off a model, also off a copy of a patched model; an untouched model stays as it is.
 
     Args:
         model: The model.

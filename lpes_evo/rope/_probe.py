@@ -1,4 +1,4 @@
-"""Which layers of a model rotate by position at all."""
+"""`rotary_layers`: the layers of a model that rotate by position, found by a forward pass."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["rotary_layers"]
 def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     """Return the layers whose scale has an effect.
 
-    Hybrid models mix attention with recurrent layers, and some (SmolLM3, Llama 4, EXAONE 4) exempt attention
-    layers from rotation. Configs say so in many ways, so the model itself is asked: it runs forward over four tokens,
-    the rotary tables that reach each layer are recorded, and a layer whose output was computed from its tables
-    rotates. Values decide nothing, so weights that are zero or not finite do not change the answer.
+    Hybrid models mix attention with recurrent layers, and some families (SmolLM3, Llama 4, EXAONE 4) exempt attention
+    layers from rotation. Configs state this in many ways, so the answer comes from a forward pass over four tokens.
+    The pass records the rotary tables that reach each layer. A layer rotates if the output was computed from its
+    tables. Only the autograd graph decides, so weights that are zero or not finite do not change the answer.
 
     Args:
         model: A causal language model of transformers with rotary position embeddings.
@@ -51,7 +51,7 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     ):
         score = model(input_ids=ids, use_cache=False).logits.float().logsumexp(-1).sum()
 
-    # Autograd gives None, and no number, for a table that the score was not computed from.
+    # For a table that the score was not computed from, autograd gives None instead of a gradient.
     if not taken:
         return ()
 
@@ -63,7 +63,7 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
 
 @contextmanager
 def _listening(patch: RopePatch, record: Callable[[int, Any], None]) -> Iterator[None]:
-    """Let a function hear the tables of every layer for the length of a block."""
+    """Call a function with the tables of every layer for the length of a block."""
     patch._hooks.on_tables = record
     try:
         yield

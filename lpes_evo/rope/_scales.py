@@ -1,4 +1,4 @@
-"""Scales in the form that the hooks divide by."""
+"""LayerScales: checked scales, as tensors on the device that the hooks divide positions on."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from lpes_evo.scales import check_scales
 __all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "LayerScales"]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
-"""Bounds of a scale. Beyond them positions lose their meaning in float32, in which models take angles: neighbours
-fall together far above 2**24, and the angles of a whole window vanish."""
+"""The bounds of a scale. Beyond these bounds positions lose their meaning in float32, in which models compute angles:
+neighbouring positions become equal far above 2**24, or the angles of a whole window vanish."""
 
 
 class LayerScales:
-    """Checked scales, ready on any device.
+    """Checked scales of a model, available on any device.
 
-    A tensor that requires gradients is read anew at every forward, so an optimiser may change it in place;
-    anything else is copied once.
+    A tensor that requires gradients is live: it is read anew at every forward pass, so that an optimiser may change it
+    in place. Any other value is copied once.
+
+    Attributes:
+        live: Whether the scales are a tensor that requires gradients.
     """
 
     def __init__(self, scales: npt.ArrayLike | torch.Tensor, n_layers: int) -> None:
         """Check the scales.
 
         Raises:
-            ScalesError: The scales are not real numbers that can be read, have a wrong shape, or a value that
-                is not finite, or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
+            ScalesError: The scales are not readable real numbers, have a wrong shape, or hold a value that is not
+                finite or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
         """
         values = torch.from_numpy(_in_range(check_scales(_readable(scales), n_layers)).copy())
         self.live = isinstance(scales, torch.Tensor) and scales.requires_grad
@@ -44,16 +47,16 @@ class LayerScales:
 
     @property
     def identity(self) -> Hashable:
-        """What tells these scales from others: equal values are the same; live ones are so until they change."""
+        """A key that is equal for equal scales; live scales keep their key until they are changed in place."""
         if self.live:
             return self, self._scales._version
         return tuple(self._scales.shape), self._scales.numpy().tobytes()
 
     def on(self, device: torch.device) -> torch.Tensor:
-        """Return the divisors as ``(n_layers, rows, 1)``, with one row for a single curve.
+        """Return the scales as divisors ``(n_layers, rows, 1)``, with one row for a single curve.
 
-        The divisors are float64 where the device has it: the division is then the only rounding of ``m / s``
-        before angles are taken in float32.
+        The divisors are float64 where the device supports it. The division is then the only rounding of ``m / s``
+        before angles are computed in float32.
         """
         if self.live:
             return self._arrange(device)
@@ -69,7 +72,11 @@ class LayerScales:
 
 
 def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
-    """Return scales without their gradients, or raise `ScalesError` where values would be lost unseen."""
+    """Return scales as an array without gradients.
+
+    Raises:
+        ScalesError: Values would be lost silently: the scales are masked, complex, sparse or without values.
+    """
     if isinstance(scales, np.ma.MaskedArray):
         raise ScalesError(
             "Expected scales without a mask, but got a masked array, whose mask would be ignored. Fill it first."
@@ -93,7 +100,11 @@ def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
 
 
 def _in_range(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the scales, or raise `ScalesError` where one leaves the range."""
+    """Return the scales unchanged.
+
+    Raises:
+        ScalesError: A scale lies outside the range.
+    """
     wrong = (array < SMALLEST_SCALE) | (array > LARGEST_SCALE)
     if wrong.any():
         where = tuple(int(index) for index in np.argwhere(wrong)[0])

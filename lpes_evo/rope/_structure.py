@@ -1,4 +1,4 @@
-"""Where a model keeps its decoder layers and its rotary modules."""
+"""RopeStructure: the decoder layers and the rotary modules of a model, and the functions that find them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class RopeStructure:
 
 
 def is_rotary(module: torch.nn.Module) -> bool:
-    """Return whether a module computes rotary tables, by the naming that transformers keeps to."""
+    """Return whether a module computes rotary tables, by the class names that transformers uses."""
     return "RotaryEmbedding" in type(module).__name__
 
 
 def rope_types(module: torch.nn.Module) -> set[str]:
-    """Return the rotary types of a rotary module, such as ``default`` or ``yarn``; layer types may differ."""
+    """Return the rotary types of a module, such as ``default`` or ``yarn``; layer types may differ in it."""
     kind = getattr(module, "rope_type", "default")
     return set(kind.values()) if isinstance(kind, dict) else {kind}
 
@@ -63,8 +63,8 @@ def is_dynamic(module: torch.nn.Module) -> bool:
 def count_layers(model: torch.nn.Module) -> int:
     """Return the number of decoder layers, which is the number of scales that the model takes.
 
-    Layers without rotary embedding (recurrent layers, or attention layers that a config exempts) are counted,
-    so that a curve over the depth of the model keeps its meaning; their scales have no effect.
+    Layers without rotary embedding (recurrent layers, or attention layers that a config exempts) are counted, so that
+    a curve over the depth of the model keeps its meaning. Their scales have no effect.
 
     Args:
         model: A causal language model of transformers.
@@ -97,7 +97,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         model: A causal language model of transformers, or its decoder; it may be wrapped, see `unwrapped_model`.
 
     Returns:
-        The structure of the text decoder; vision and audio towers are left alone.
+        The structure of the text decoder, without vision and audio towers.
 
     Raises:
         UnsupportedModelError: The model has no layers, none that could be found, or no rotary embedding, or a wrapper
@@ -107,7 +107,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
     config = _text_config(model)
     name = type(model).__name__
 
-    # A config with num_layers beside num_hidden_layers counts the slots of its cache by the latter.
+    # Where a config has num_layers beside num_hidden_layers, the latter counts the slots of its cache.
     n_layers = getattr(config, "num_layers", None) or getattr(config, "num_hidden_layers", None)
     if not isinstance(n_layers, int):
         raise UnsupportedModelError(
@@ -122,7 +122,7 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
         )
 
     if getattr(config, "alibi", None):
-        # Falcon builds its rotary module all the same, and hands its tables to layers that leave them.
+        # Falcon builds its rotary module even with alibi, and passes the tables to layers that ignore them.
         raise UnsupportedModelError(
             f"Expected a model with rotary position embeddings, but {name} biases attention by distance instead (alibi "
             "in its config). Only models that rotate queries and keys by position (Llama, Qwen, Mistral, Gemma and the "
@@ -135,8 +135,8 @@ def find_structure(model: torch.nn.Module) -> RopeStructure:
             if isinstance(child, torch.nn.ModuleList) and len(child) == n_layers:
                 structure = _structure(owner, child)
                 if structure.rotary_modules:
-                    # The config tells the text decoder from a tower of equal depth; then the shallower is
-                    # meant.
+                    # The config distinguishes the text decoder from a tower of equal depth. Among owners with the
+                    # same config, the one nearest to the root is the decoder.
                     rank = (getattr(owner, "config", None) is not config, path.count("."))
                     found.append((rank, structure))
 
@@ -159,14 +159,14 @@ def unwrapped_model(model: torch.nn.Module) -> torch.nn.Module:
     """Return the model of transformers that a wrapper runs; a model without a wrapper is returned as it is.
 
     Known wrappers are those of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel`` of torch, and the
-    models and tuners of peft. What is put on the model inside is in force however the model is called: ``generate``
-    of a wrapper, for one, runs the model inside and passes by the forward of the wrapper.
+    models and tuners of peft. Hooks on the model inside are in force however the model is called. Hooks on the wrapper
+    would not be: its ``generate``, for example, runs the model inside and bypasses the forward of the wrapper.
 
     Args:
         model: A causal language model of transformers, in any number of wrappers.
 
     Raises:
-        UnsupportedModelError: A wrapper runs copies of the model, or puts tokens of its own in front of every prompt.
+        UnsupportedModelError: A wrapper runs copies of the model, or puts virtual tokens in front of every prompt.
     """
     inner = _inside(model)
     while inner is not None:
@@ -176,7 +176,7 @@ def unwrapped_model(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
-    """Return what a wrapper wraps, or ``None`` for a module that is no wrapper."""
+    """Return the model inside a wrapper, or ``None`` for a module that is no wrapper."""
     if isinstance(model, torch.nn.DataParallel) and len(model.device_ids) > 1:
         raise UnsupportedModelError(
             f"Expected a model that runs itself, but DataParallel runs {len(model.device_ids)} copies of it in "
@@ -195,7 +195,7 @@ def _inside(model: torch.nn.Module) -> torch.nn.Module | None:
 
 def _inside_adapter(model: Any) -> torch.nn.Module | None:
     """Return the model inside a model or a tuner of peft, or ``None`` for any other module."""
-    # A model of peft can only be here if somebody imported peft.
+    # A model of peft can only exist if peft was imported.
     peft = sys.modules.get("peft")
     if peft is None:
         return None
@@ -224,7 +224,7 @@ def _text_config(model: torch.nn.Module) -> Any:
 
 
 def _structure(decoder: torch.nn.Module, layers: torch.nn.ModuleList) -> RopeStructure:
-    """Return the structure of one decoder: every rotary module is inside a layer, or shared by the layers."""
+    """Return the structure of one decoder, whose rotary modules are each inside a layer or shared by the layers."""
     own = {
         module: index for index, layer in enumerate(layers) for module in layer.modules() if is_rotary(module)
     }

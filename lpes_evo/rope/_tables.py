@@ -1,4 +1,4 @@
-"""Rotary tables of all layers: how they are computed in one call and carried to their layers."""
+"""LayerTables: the rotary tables of all layers, computed in one call and carried to their layers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ __all__ = [
 class LayerTables(tuple[Any, ...]):
     """The rotary tables of all layers, on their way from the rotary module to the decoder layers.
 
-    It takes the place of the ``(cos, sin)`` pair that a rotary module returns; the hook of a decoder layer
-    takes out the pair of its own layer. Nothing else may read it: code that unpacks it gets an error instead
-    of the tables of a wrong layer.
+    The carrier takes the place of the ``(cos, sin)`` pair that a rotary module returns. The hook of a decoder layer
+    takes out the pair of its layer. Other code that unpacks the carrier gets an error instead of the tables of a wrong
+    layer.
 
-    It is a tuple so that libraries which walk through arguments accept it, and it has ``to`` because
-    accelerate moves every argument that has one; a layer's tables move only when they are taken.
+    The class is a tuple, so that libraries which traverse arguments accept it. It has ``to`` because accelerate moves
+    every argument with this method. The tables of a layer move only when the layer takes them.
+
+    Attributes:
+        layers: The tables of each layer, a tensor or a tuple of tensors.
+        device: The device that tables are moved to; ``None`` to leave them where they are.
     """
 
     layers: tuple[Any, ...]
@@ -40,7 +44,7 @@ class LayerTables(tuple[Any, ...]):
     @classmethod
     def carry(cls, layers: tuple[Any, ...], device: Any = None) -> LayerTables:
         """Return a carrier of one entry per layer, each a tensor or a tuple of tensors."""
-        # Compiled code cannot make an empty tuple of a class without its argument.
+        # Compiled code cannot make an empty tuple of a subclass without passing the argument.
         tables = cls(())
         tables.layers = layers
         tables.device = device
@@ -70,7 +74,7 @@ class LayerTables(tuple[Any, ...]):
 
 
 def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int) -> torch.Tensor:
-    """Return the positions that every layer sees.
+    """Return the positions by which every layer rotates.
 
     Args:
         positions: Position ids, ``(..., 1 or batch, length)``.
@@ -81,7 +85,7 @@ def divide_positions(positions: torch.Tensor, divisors: torch.Tensor, batch: int
         ``(..., n_layers * rows, length)`` positions in the dtype of the divisors, layers outermost.
 
     Raises:
-        ScalesError: The scales have one row per batch row, and the batch has another number of rows.
+        ScalesError: The scales have several rows, and the batch has another number of rows.
     """
     rows = divisors.shape[1]
     if rows != 1 and rows != batch:
@@ -107,11 +111,11 @@ def _split(table: torch.Tensor, n_layers: int) -> tuple[torch.Tensor, ...]:
 
 
 def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:
-    """Return a rotary module's forward without decorators, and for real positions.
+    """Return the forward of a rotary module without decorators, for positions that are real numbers.
 
-    The decorators of transformers switch gradients off and derive a dynamic base from the positions they see;
-    the scaled positions must pass by both. A module that looks positions up in a table is run on a table of
-    just the positions asked for.
+    The decorators of transformers disable gradients and derive a dynamic base from the positions, and both must not
+    happen to scaled positions. A module that looks positions up in a table runs on a table of just the positions
+    wanted.
     """
     forward: Callable[..., Any] = inspect.unwrap(type(module).forward)
     if not indexes_table(module):
@@ -126,10 +130,10 @@ def raw_forward(module: torch.nn.Module) -> Callable[..., Any]:
 
 
 def revive_buffers(module: torch.nn.Module) -> None:
-    """Replace the frequencies that a rotary module computed in inference mode, as dynamic types do, by usable copies.
+    """Replace frequencies that a rotary module computed in inference mode by copies that autograd accepts.
 
-    Autograd refuses to keep a tensor of inference mode for a backward pass. Compiled code cannot
-    ask for it.
+    Dynamic types compute such frequencies, and autograd refuses to keep a tensor of inference mode for a backward
+    pass. Compiled code cannot ask a tensor for its mode, and is left alone.
     """
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         for name, buffer in module.named_buffers(recurse=False):
@@ -143,12 +147,20 @@ def indexes_table(module: torch.nn.Module) -> bool:
 
 
 def measures_length(module: torch.nn.Module) -> bool:
-    """Return whether the forward of a rotary module itself looks for the largest position, as PhiMoE's does."""
+    """Return whether the forward of a rotary module itself computes the largest position, as that of PhiMoE does."""
     return "max" in raw_forward(module).__code__.co_names
 
 
 def sincos_table(positions: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the table of GPT-J for any positions, in float32: ``(n_positions, width)``, sines before cosines."""
+    """Return the table of GPT-J for any positions, in float32.
+
+    Args:
+        positions: Positions, ``(n_positions,)``.
+        width: Rotated dimensions of a head.
+
+    Returns:
+        The table, ``(n_positions, width)``, with sines before cosines.
+    """
     exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
     angles = positions.float()[:, None] * (1.0 / (10000**exponents))
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
