@@ -1,6 +1,6 @@
 """LPES and its rivals behind one interface, for models of current transformers.
 
-* `Method`: what is done to a model; ``with method.apply(model):`` works with forward, ``generate`` and scoring.
+* `Method`: a change to a model; ``with method.apply(model):`` covers forward passes, ``generate`` and scoring.
 * `make_method` and `method_names`: methods by name, such as ``pi:1.5`` or ``ms-poe``.
 * `Baseline`, `Lpes`, `PositionInterpolation`, `DynamicNtk`, `Yarn`, `AttentionBuckets`, `MsPoe`, `Moice`: the methods.
 * `BASE_SETS` and `search_bases`: rotary bases for Attention Buckets.

@@ -1,4 +1,4 @@
-"""Attention Buckets: several streams, each with a rotary base of its own, and one distribution of the next token."""
+"""AttentionBuckets: several streams, each with its own rotary base, and one distribution of the next token."""
 
 import math
 from collections.abc import Iterator
@@ -19,18 +19,19 @@ _SETS = ("tool", "rag")
 
 
 class AttentionBuckets(Method):
-    """One full forward pass for each base; logits are combined by how sure each stream is (arXiv 2312.04455).
+    """One full forward pass for each base; logits are weighted by the confidence of each stream (arXiv 2312.04455).
 
     The weight of a stream is the softmax over streams of its largest logit. ``combine="logits"`` sums raw logits, as
-    the released code does; ``"probs"`` sums distributions, as the paper has it. The published sets are for models of
-    base 10000; on another model they are multiplied by its own base over 10000. One base that is the model's own is the
-    untouched model.
+    the released code does, and ``"probs"`` sums distributions, as the paper states. The published sets are for models
+    of base 10000. On another model they are multiplied by the model's base divided by 10000. With the model's base as
+    the only base the method is the untouched model.
 
     Attributes:
-        bases: Published set, ``tool`` or ``rag``; or bases as they are, given as numbers or as a text with slashes
-            between, such as ``10000/17500``.
-        combine: What is summed, ``logits`` or ``probs``.
-        group: Streams of one forward pass; ``None`` for all. Fewer need less memory and give the same.
+        bases: A published set, ``tool`` or ``rag``; or absolute bases, as numbers or as a text with slashes, such as
+            ``10000/17500``.
+        combine: The values that are summed, ``logits`` or ``probs``.
+        group: Streams in one forward pass; ``None`` for all. A smaller group needs less memory and gives the same
+            result.
     """
 
     name: ClassVar[str] = "attention-buckets"
@@ -46,22 +47,24 @@ class AttentionBuckets(Method):
         parts = value.split("/") if isinstance(value, str) else value
         if value in _SETS or not isinstance(parts, (list, tuple)):
             return value
+
         try:
             numbers = [float(part) for part in parts]
         except (TypeError, ValueError):
             numbers = []
+
         if not numbers or not all(1 < number < math.inf for number in numbers):
             raise ValueError(f"expected {' or '.join(_SETS)}, or numbers above 1, but got {value!r:.60}")
         return "/".join(f"{number:.12g}" for number in numbers)
 
     @property
     def given(self) -> tuple[float, ...] | None:
-        """Bases that are given as they are, or ``None`` for a published set."""
+        """The absolute bases that were given, or ``None`` for a published set."""
         return None if self.bases in _SETS else tuple(map(float, self.bases.split("/")))
 
     @property
     def streams(self) -> int:
-        """Full forward passes that one step takes, one for each base."""
+        """The number of full forward passes in one step, one for each base."""
         return len(self.given or BASE_SETS[self.bases])
 
     @contextmanager
@@ -69,8 +72,8 @@ class AttentionBuckets(Method):
         """Return a context in which the model runs once for each base.
 
         Raises:
-            UnsupportedModelError: The rotary modules cannot be made anew with another base.
-            ConfigError: Bases are given for a model whose layer types have several.
+            UnsupportedModelError: The rotary modules cannot be built with another base.
+            ConfigError: Absolute bases are given for a model whose layer types have different bases.
         """
         from lpes_evo.methods.takeover import check_describes, streams_of
 
@@ -87,7 +90,7 @@ class AttentionBuckets(Method):
         return (*relative_bases(model, published), *under_other_type(model, "the bases are changed"))
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
-        """Return the settings and how bases and outputs were taken."""
+        """Return the settings, the meaning of the bases, and the source of the combination."""
         source = "released code" if self.combine == "logits" else "paper"
         taken = "relative to 10000" if self.given is None else "as they are"
         return {
@@ -101,18 +104,18 @@ class AttentionBuckets(Method):
 def base_ratios(
     model: "torch.nn.Module", bases: tuple[float, ...] | None, published: tuple[float, ...]
 ) -> tuple[float, ...]:
-    """Return the factors of the model's own base.
+    """Return bases as factors of the model's own base.
 
     Args:
         model: The model.
-        bases: Bases as they are, or ``None``.
-        published: The published set for models of base 10000, which counts where there are no bases.
+        bases: Absolute bases, or ``None``.
+        published: The published set for models of base 10000, which is used without absolute bases.
 
     Returns:
         One factor for each base.
 
     Raises:
-        ConfigError: Bases are given for a model whose layer types have several.
+        ConfigError: Absolute bases are given for a model whose layer types have different bases.
     """
     from lpes_evo.methods.takeover import rope_bases
 

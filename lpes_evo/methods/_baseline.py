@@ -1,4 +1,4 @@
-"""The untouched model."""
+"""Baseline: the untouched model as a method."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Baseline(Method):
-    """The model as it is."""
+    """The untouched model."""
 
     name: ClassVar[str] = "baseline"
     changes_model: ClassVar[bool] = False

@@ -1,8 +1,8 @@
-"""Rotary bases for several streams: the published sets, and the greedy search they come from.
+"""Rotary bases for several streams: the published sets, and the greedy search that they come from.
 
-The search follows the released program of Attention Buckets (arXiv 2312.04455). From the bases that the program
-starts with it gives (10000, 18000, 19000, 20500, 24000, 24500), which is not the published set of the tool task; both
-are offered.
+The search follows the released program of Attention Buckets (arXiv 2312.04455). From the starting bases of that program
+the search gives (10000, 18000, 19000, 20500, 24000, 24500), which is not the published set of the tool task. Both are
+available.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ def search_bases(
     positions: tuple[int, int] = (1000, 4090),
     head_dim: int = 128,
 ) -> tuple[float, ...]:
-    """Return bases whose attention waves fill each other's troughs, found greedily.
+    """Return bases whose attention waves fill each other's troughs, found by a greedy search.
 
-    The wave of a base is ``sum_j 2 cos(m theta_j) / sqrt(d)`` over distances m. In each round the candidate is added
-    whose six main peaks and troughs most often fall within 3 tokens of the troughs and peaks so far; among equals the
-    one of the smaller mean squared distance.
+    The wave of a base is ``sum_j 2 cos(m theta_j) / sqrt(d)`` over distances m. Each round adds the candidate whose six
+    main peaks and troughs most often fall within 3 tokens of the troughs and peaks so far. A tie is decided by the
+    smaller mean squared distance.
 
     Args:
-        start: Bases to begin with; by default those in the released program.
-        n_bases: Bases in all.
+        start: Starting bases; by default those of the released program.
+        n_bases: Number of bases in the result, the starting bases included.
         candidates: Bases to choose from.
         positions: First and last distance, in tokens.
         head_dim: Size of a head, d.
@@ -50,8 +50,8 @@ def search_bases(
         The bases, ascending.
 
     Raises:
-        ConfigError: There are no bases to begin with, too few candidates, or a wave has no main peaks or troughs in
-            the range.
+        ConfigError: There are no starting bases, there are too few candidates, or a wave has no main peaks or troughs
+            in the range.
     """
     chosen = [float(base) for base in start]
     if not chosen or len({*chosen, *map(float, candidates)}) < n_bases:
@@ -64,7 +64,6 @@ def search_bases(
     extremes = {float(base): _extremes(base, distances, head_dim) for base in {*chosen, *candidates}}
     peaks: list[int] = []
     troughs: list[int] = []
-
     for base in chosen:
         peaks, troughs = _merge(peaks, troughs, *extremes[base])
 
@@ -74,10 +73,12 @@ def search_bases(
         for base in map(float, candidates):
             if base in chosen:
                 continue
+
             new_peaks, new_troughs = extremes[base]
             gaps = np.concatenate([_gaps(new_peaks, troughs), _gaps(peaks, new_troughs)])
             hits = gaps[gaps <= _NEAR]
             rank = (-float(len(hits)), float(np.mean(hits**2)) if len(hits) else np.inf)
+
             if best is None or rank < best:
                 best, added = rank, base
 
@@ -97,7 +98,7 @@ def _gaps(some: Sequence[int], others: Sequence[int]) -> npt.NDArray[np.int_]:
 def _merge(
     peaks: list[int], troughs: list[int], new_peaks: list[int], new_troughs: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Return all peaks and troughs; a peak at the very place of a trough fills it, and both are done with."""
+    """Return all peaks and troughs; a peak at exactly the place of a trough fills it, and both are removed."""
     all_peaks, all_troughs = peaks + new_peaks, troughs + new_troughs
     if not peaks:
         return all_peaks, all_troughs
@@ -126,17 +127,20 @@ def _local_maxima(values: npt.NDArray[np.float64]) -> list[int]:
 
 
 def _main_peaks(wave: npt.NDArray[np.float64]) -> list[int]:
-    """Return up to six peaks, going up: the highest, then each time the highest of the following stretch."""
+    """Return up to six peaks by ascending distance: the highest, then in turn the highest of the next stretch."""
     places = _local_maxima(wave)
     found: list[int] = []
     height = max((wave[place] for place in places), default=np.nan)
+
     for number, place in enumerate(places[:-1]):
         if abs(wave[place] - height) > _EQUAL:
             continue
+
         if not found or place - found[-1] > _APART["peak"]:
             found.append(place)
         if len(found) == _N_EXTREMES:
             break
+
         begin = min(place + _STEP, places[number + 1])
         height = wave[begin : begin + _REACH].max()
 
@@ -144,10 +148,11 @@ def _main_peaks(wave: npt.NDArray[np.float64]) -> list[int]:
 
 
 def _main_troughs(wave: npt.NDArray[np.float64]) -> list[int]:
-    """Return up to six troughs, going down: the lowest, then each time the lowest of all that lies before."""
+    """Return up to six troughs, found by descending distance: the lowest, then in turn the lowest before it."""
     places = _local_maxima(-wave)
     found: list[int] = []
     depth = min((wave[place] for place in places), default=np.nan)
+
     for number in range(len(places) - 1, 0, -1):
         place = places[number]
         if abs(wave[place] - depth) > _EQUAL:

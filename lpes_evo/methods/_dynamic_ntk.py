@@ -1,4 +1,4 @@
-"""Dynamic NTK: a larger rotary base for prompts beyond the window."""
+"""DynamicNtk: a larger rotary base for prompts beyond the window."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class DynamicNtk(ScaledMethod):
     """Base ``b (f n / L0 - (f - 1))^(d / (d - 2))`` for a prompt of n tokens and an original window L0.
 
-    Prompts up to L0 run as on the untouched model. Each row has the base of its own prompt, and keeps it to the end
-    of its request, cached keys included; the type ``dynamic`` of transformers takes the length of the longest row,
-    changes the base while keys are cached, and remembers it for later prompts.
+    Prompts up to L0 run as on the untouched model. Each row has the base of its own prompt, and keeps this base to the
+    end of its request, cached keys included. The type ``dynamic`` of transformers differs in three ways: it uses the
+    length of the longest row, changes the base while keys are cached, and remembers the base for later prompts.
 
     Attributes:
-        factor: How far the window is extended, f.
-        original: The original window L0 in tokens; ``None`` takes it from the config.
-        length: Tokens n that count for every row instead of those of its prompt; ``None`` for the prompt's.
+        factor: The factor f by which the window is extended.
+        original: The original window L0 in tokens; ``None`` to take it from the config.
+        length: Number of tokens n that counts for every row; ``None`` for the length of the prompt of each row.
     """
 
     name: ClassVar[str] = "ntk"
@@ -84,7 +84,11 @@ class DynamicNtk(ScaledMethod):
                 tracker.remove()
 
     def unchanged_below(self, model: "torch.nn.Module") -> int | None:
-        """Return the original window, within which the base is the model's; ``None`` under ``length`` or scales."""
+        """Return the original window, up to which the base is unchanged; ``None`` with ``length`` or scales.
+
+        Args:
+            model: The model.
+        """
         from lpes_evo.methods.takeover import original_length
 
         return None if self.length or self.scales else original_length(model, self.original)
@@ -116,7 +120,8 @@ class DynamicNtk(ScaledMethod):
             width: Dimensions that are rotated, d.
 
         Returns:
-            ``(f n / L0 - (f - 1))^(d / (d - 2))``; 1 within the window, and where a single frequency has no base.
+            ``(f n / L0 - (f - 1))^(d / (d - 2))``. It is 1 within the window, and for a single frequency, which has no
+            base.
         """
         if n_tokens <= window or width == 2:
             return 1.0
@@ -125,7 +130,7 @@ class DynamicNtk(ScaledMethod):
     def _choose(
         self, forward: "Forward", own: "dict[RowwiseRotaryEmbedding, torch.nn.Module]", window: int
     ) -> "torch.Tensor | None":
-        """Give the rows of a forward pass their bases; return positions with a row for each where these differ."""
+        """Give the rows of a forward pass their bases, and return positions for each row if the bases differ."""
         import torch
 
         from lpes_evo.methods.takeover import base_variants, rotary_frequencies
@@ -133,7 +138,7 @@ class DynamicNtk(ScaledMethod):
         request = forward.request
         lengths = [self.length] * request.batch if self.length else request.prompt_lengths.tolist()
 
-        # Within the window all prompts are alike.
+        # All prompts within the window have the same base.
         lengths = [max(length, window) for length in lengths]
         distinct = sorted(set(lengths))
         choice = torch.tensor([distinct.index(length) for length in lengths])

@@ -1,4 +1,4 @@
-"""One scale for each layer, and the methods that it goes together with."""
+"""Lpes: one scale for each layer. ScaledMethod: a method that can have such scales on top."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Lpes(Method):
     """Layer ``h`` rotates position ``m`` as ``m / s_h`` (arXiv 2606.27705).
 
     Attributes:
-        scales: The scales; those of a model of another depth are read off their curve anew.
+        scales: The scales. If they were found at another depth, they are read off their curve for this model.
     """
 
     name: ClassVar[str] = "lpes"
@@ -32,7 +32,7 @@ class Lpes(Method):
         """Return a context in which every layer has its scale.
 
         Raises:
-            ScalesError: The curve cannot be read off at the depth of the model.
+            ScalesError: The curve cannot be read at the depth of the model.
             UnsupportedModelError: The model cannot be scaled layer by layer.
         """
         from lpes_evo.rope import count_layers, patch_rope
@@ -41,12 +41,12 @@ class Lpes(Method):
             yield MethodHandle()
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
-        """Return the scales in force, and where they were found."""
+        """Return the scales in force, and the model and task that they were found with."""
         return scales_record(self.scales, n_layers)
 
 
 class ScaledMethod(Method):
-    """A method that changes the rotation of the whole model alike, and may have per-layer scales on top.
+    """A method that changes the rotation of all layers alike, and may have per-layer scales on top.
 
     Attributes:
         scales: Scales on top of the method, ``m / s_h`` in layer ``h``; ``None`` for none.
@@ -56,11 +56,11 @@ class ScaledMethod(Method):
 
     @contextmanager
     def _apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
-        """Return a context in which the model rotates as the method says, each layer under its scale.
+        """Return a context in which the model rotates as the method says, with each layer under its scale.
 
         Raises:
-            ScalesError: The curve of the scales cannot be read off at the depth of the model.
-            UnsupportedModelError: The method does not go with the rotary modules of the model.
+            ScalesError: The curve of the scales cannot be read at the depth of the model.
+            UnsupportedModelError: The method does not support the rotary modules of the model.
             ModelError: The model's rotary frequencies are not sound.
         """
         from lpes_evo.rope import count_layers
@@ -78,23 +78,23 @@ class ScaledMethod(Method):
 
         Args:
             model: The model.
-            handle: Tells where prompts end.
+            handle: The handle of the method, which knows where prompts end.
             scales: Scales on top, ``(n_layers,)``, or ``None``.
         """
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
-        """Return the settings, and the scales on top with where they were found."""
+        """Return the settings, and the scales on top with the model and task that they were found with."""
         settings = self.model_dump(mode="json", exclude={"scales"})
         return settings if self.scales is None else settings | scales_record(self.scales, n_layers)
 
 
 def layer_scales(scales: Scales, n_layers: int) -> npt.NDArray[np.float64]:
-    """Return scales as ``(n_layers,)``, read off their curve where it was found at another depth."""
+    """Return scales as ``(n_layers,)``, read off their curve if they were found at another depth."""
     return np.asarray(scales.at_depth(n_layers).scales, dtype=np.float64)
 
 
 def scales_record(scales: Scales, n_layers: int) -> dict[str, Any]:
-    """Return the scales in force on a model of ``n_layers`` layers, and where they were found."""
+    """Return the scales in force on a model of ``n_layers`` layers, and the model and task of their search."""
     return {
         "scales": list(scales.at_depth(n_layers).scales),
         "found_on": scales.model,

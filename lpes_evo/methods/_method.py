@@ -1,4 +1,4 @@
-"""What a method is: values that describe it, and a context in which a model runs under it."""
+"""Method: the values that describe a method, and a context in which a model runs under it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -6,21 +6,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lpes_evo.config import Settings
+from lpes_evo.methods.takeover import MethodHandle
 
 if TYPE_CHECKING:
     import torch
-from lpes_evo.methods.takeover import MethodHandle
 
 
 class Method(Settings, ABC):
-    """What is done to a model while it runs; it holds values and no model, so it crosses to worker processes.
+    """A change to a model while it runs. A method holds values and no model, so it can be sent to worker processes.
 
     Attributes:
-        name: What the method is called.
+        name: Name of the method.
         leading: The field that a spec such as ``pi:1.5`` gives without its name; ``None`` where there is none.
-        chooses_by_prompt: Whether something is chosen by the prompt of each row; then `MethodHandle.prompts` matters,
-            and a forward pass must tell padding by its attention mask.
-        changes_model: Whether the model runs otherwise than untouched, so that no other method may be on it.
+        chooses_by_prompt: Whether the method chooses something by the prompt of each row. If so,
+            `MethodHandle.prompts` matters, and a forward pass must mark padding in its attention mask.
+        changes_model: Whether the method changes the model, so that no other method may be on it.
     """
 
     name: ClassVar[str]
@@ -32,23 +32,23 @@ class Method(Settings, ABC):
     def apply(self, model: "torch.nn.Module") -> Iterator[MethodHandle]:
         """Return a context in which a model runs under this method; leaving it restores the model.
 
-        Inside, plain forward, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched model. One
-        model is under one method at a time, and in one thread; ``baseline`` may stand inside or around another. On a
-        wrapped model (of peft, ``torch.compile`` and the like) it is put on the model inside. Compiled code is made
-        anew when a method comes or goes. A forward pass with a cache that was filled without the method, or under other
-        settings of it, raises ``ModelError``.
+        Inside the context, forward passes, ``generate`` and `lpes_evo.problems.score_answers` work as on the untouched
+        model. A model is under one method at a time, and in one thread. ``baseline`` may stand inside or around another
+        method. On a wrapped model (by peft, ``torch.compile`` and the like) the method is put on the model inside.
+        Compiled code is compiled again when a method comes or goes. A forward pass with a cache that was filled without
+        the method, or under other settings of it, raises ``ModelError``.
 
         Args:
             model: A causal language model of transformers with rotary position embeddings; it may be wrapped, see
                 `lpes_evo.rope.unwrapped_model`.
 
         Yields:
-            The method in force.
+            The handle of the method in force.
 
         Raises:
             ModelError: The model is under another method, or under scales of `lpes_evo.rope.patch_rope`.
-            UnsupportedModelError: A wrapper runs copies of the model, or puts tokens of its own in front of prompts.
-            LpesError: The method does not go with the model, or a file of it cannot be used.
+            UnsupportedModelError: A wrapper runs copies of the model, or puts virtual tokens in front of prompts.
+            LpesError: The method does not support the model, or a file of it cannot be used.
         """
         if not self.changes_model:
             with self._apply(model) as handle:
@@ -65,7 +65,7 @@ class Method(Settings, ABC):
             scales_untouched(model, self.name),
             prompts_of_generate(model, handle) if self.chooses_by_prompt else nullcontext(),
         ):
-            # By now every hook of the method is there.
+            # Every hook of the method is registered by now.
             sweep_code()
             yield handle
 
@@ -79,7 +79,7 @@ class Method(Settings, ABC):
 
     @property
     def spec(self) -> str:
-        """The text that `make_method` makes this method of, without what is as by default."""
+        """The text from which `make_method` makes this method; default values are left out."""
         parts = [self.name]
         for field, info in type(self).model_fields.items():
             value = getattr(self, field)
@@ -91,37 +91,41 @@ class Method(Settings, ABC):
 
     @property
     def streams(self) -> int:
-        """Full forward passes that one step of decoding takes."""
+        """The number of full forward passes in one step of decoding."""
         return 1
 
     @property
     def attention_passes(self) -> int:
-        """Attention outputs that a layer under the method computes in one forward pass."""
+        """The number of attention outputs that a layer under the method computes in one forward pass."""
         return 1
 
     def unchanged_below(self, model: "torch.nn.Module") -> int | None:  # noqa: ARG002
-        """Return how long prompts may be, in tokens, that run as on the untouched model; ``None`` for none."""
+        """Return the length, in tokens, up to which prompts run as on the untouched model; ``None`` for no length.
+
+        Args:
+            model: The model.
+        """
         return None
 
     def departures(self, model: "torch.nn.Module") -> tuple[str, ...]:  # noqa: ARG002
         """Return where this method departs, on a model, from the code that it follows.
 
-        That is the code which its authors released, or the rotary type of transformers.
+        The code that a method follows is the one released by its authors, or a rotary type of transformers.
 
         Args:
-            model: A model that goes with the method, without a method on it.
+            model: A model that the method supports, without a method on it.
 
         Returns:
-            What is done otherwise and why, each as one text; none where nothing differs.
+            One text for each difference, with its reason; empty where nothing differs.
         """
         return ()
 
     def record(self, n_layers: int, model: "torch.nn.Module | None" = None) -> dict[str, Any]:
-        """Return what defines this method on a model, as values that `json` can write.
+        """Return the name, the settings and the departures of this method on a model, as values for `json`.
 
         Args:
             n_layers: Decoder layers of the model.
-            model: The model, for the `departures` on it; without a model they are left out.
+            model: The model, which is needed for the `departures`; they are left out if it is ``None``.
         """
         return {"method": self.name, **self._settings(n_layers)} | self._departures(model)
 

@@ -1,4 +1,4 @@
-"""Ms-PoE: a position ratio of its own for each attention head."""
+"""MsPoe: each attention head has its own position ratio."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,23 +16,27 @@ if TYPE_CHECKING:
     from lpes_evo.methods.takeover import AttentionCall, RotaryCall
 
 _SHARP = 3.0
-"""A key is attended sharply where its probability exceeds this many times the mean."""
+"""A key is attended sharply if its probability exceeds the mean by this factor."""
 
 
 class MsPoe(Method):
     """Head i of H rotates position m as ``m / (smallest + (largest - smallest) * r_i / H)`` (arXiv 2403.04797).
 
-    The numbers r_i are dealt out in each layer and row by how sharply the last token of the prompt attends, measured on
-    unrotated queries and keys. ``order="rank"`` gives the sharpest head the smallest ratio, as the paper means it;
-    ``"released"`` gives head i the number order[i] of the sorted heads, as the released code does; ``"normal"`` is the
-    fixed order of the released code without statistics, the first head with the largest ratio. Where query heads share
-    keys, the group shares a ratio, and its statistic is the mean of its heads.
+    The numbers r_i are assigned in each layer and row by how sharply the last token of the prompt attends, measured on
+    unrotated queries and keys:
+
+    * ``order="rank"`` gives the sharpest head the smallest ratio, as the paper describes.
+    * ``order="released"`` gives head i the number order[i] of the sorted heads, as the released code does.
+    * ``order="normal"`` is the fixed order of the released code, without statistics. The first head has the largest
+      ratio.
+
+    Query heads that share keys also share a ratio, and their statistic is the mean over these heads.
 
     Attributes:
-        smallest: Smallest ratio; with ``largest`` 1 too, the untouched model.
+        smallest: Smallest ratio. With ``largest`` also 1 the method is the untouched model.
         largest: Upper end of the ratios, which the last head does not quite reach.
-        order: How the ratios are dealt out.
-        first_layer: First layer under the method; those before it are left alone.
+        order: The rule that assigns the ratios.
+        first_layer: First layer under the method; the layers before it stay untouched.
     """
 
     name: ClassVar[str] = "ms-poe"
@@ -63,7 +67,7 @@ class MsPoe(Method):
 
         Raises:
             UnsupportedModelError: The attention of the model cannot be taken over, its layers have different numbers of
-                key heads, or none of them is under the method.
+                key heads, or no layer is under the method.
             ModelError: Another method is in force.
         """
         from lpes_evo.methods.takeover import find_rotations, unrotated_attention
@@ -79,6 +83,7 @@ class MsPoe(Method):
                 f"got {came}. Set first_layer, or use lpes."
             )
 
+        # The first tables, of the ratio 1, are for the layers that stay untouched.
         ratios = (1.0, *self.ratios(n_groups[0]))
 
         def make_tables(call: "RotaryCall") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -94,7 +99,7 @@ class MsPoe(Method):
         """Return where the computation departs from the released code on a model."""
         from lpes_evo.methods.takeover import find_rotations, under_other_type
 
-        # `_apply` takes only models whose layers under the method have one number of key heads.
+        # `_apply` accepts only models whose layers under the method have one number of key heads.
         rotation = next(found for layer, found in find_rotations(model).values() if layer >= self.first_layer)
         grouped = (
             f"the {rotation.n_heads} query heads of a layer share {rotation.n_key_heads} key heads, and each group has "
@@ -113,7 +118,7 @@ class MsPoe(Method):
         )
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
-        """Return the settings and whose order of heads was used."""
+        """Return the settings, and the source of the order of heads."""
         source = {"rank": "paper", "released": "released code", "normal": "released code, fixed"}[self.order]
         return {
             **super()._settings(n_layers),
@@ -131,7 +136,7 @@ class MsPoe(Method):
         per_group = call.rotation.n_heads // call.rotation.n_key_heads
         n_queries = call.query.shape[-2]
 
-        # While decoding there are many keys and one query.
+        # In decoding there are many keys and one query, which stands at the last position.
         of_queries = (
             _pick(table[..., -n_queries:, :], numbers.repeat_interleave(per_group, dim=1))
             for table in call.tables
@@ -147,6 +152,7 @@ class MsPoe(Method):
         batch, n_groups = call.query.shape[0], call.rotation.n_key_heads
         if self.order == "normal":
             return torch.arange(n_groups - 1, -1, -1, device=call.query.device).expand(batch, -1)
+
         choices = call.forward.request.choices
         if call.forward.begins:
             choices[call.layer] = head_numbers(head_sharpness(call), self.order)
@@ -154,7 +160,7 @@ class MsPoe(Method):
 
 
 def _has_sliding_layers(model: "torch.nn.Module") -> bool:
-    """Return whether the config of a model states layers that attend to the last tokens alone."""
+    """Return whether the config of a model states layers that attend to the last tokens only."""
     from lpes_evo.rope import find_structure
 
     config: Any = find_structure(model).decoder.config
@@ -192,13 +198,19 @@ def head_sharpness(call: "AttentionCall") -> "torch.Tensor":
     request = call.forward.request
     first, last = (column.to(call.key.device) for column in (request.first, request.last))
     batch, n_groups = call.key.shape[:2]
+
+    # Attention of the last token of each prompt.
     rows = torch.arange(batch, device=call.key.device)
     query = call.query[rows, :, last].reshape(batch, n_groups, -1, call.query.shape[-1])
     keys = call.key[:, :, : call.query.shape[2]]
     scores = torch.einsum("bghd,bgkd->bghk", query, keys).float() * call.scaling
+
+    # Padding has no probability.
     columns = torch.arange(keys.shape[2], device=keys.device)
     seen = ((columns >= first[:, None]) & (columns <= last[:, None]))[:, None, None]
     probabilities = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+
+    # The mean probability is 1 / n_seen.
     n_seen = (last - first + 1)[:, None, None]
     sharp = (probabilities * n_seen[..., None] > _SHARP).sum(dim=-1) / n_seen
 
@@ -210,7 +222,8 @@ def _tables(call: "RotaryCall", ratios: tuple[float, ...]) -> "tuple[torch.Tenso
     import torch
 
     positions = call.forward.key_positions
-    # Divided in float64, so that the division is the only rounding before angles are taken in float32.
+    # Positions are divided in float64, so that the division is the only rounding before angles are computed in
+    # float32.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     divisors = torch.tensor(ratios, dtype=dtype, device=positions.device)[:, None, None]
     cosines, sines = call.tables((positions / divisors).flatten(0, 1))

@@ -1,4 +1,4 @@
-"""Position Interpolation: every position divided by one factor."""
+"""PositionInterpolation: every position is divided by one factor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class PositionInterpolation(ScaledMethod):
     """Position ``m`` is rotated by ``m / s * theta_j`` at every length (arXiv 2306.15595).
 
-    On a model of the default rotary type it is the type ``linear`` of transformers. A model whose config extends
-    positions in another way, that keeps a fixed table, or whose family lacks the type, has its positions divided in
-    front of that.
+    On a model of the default rotary type this is the type ``linear`` of transformers. On other models (the config
+    extends positions in another way, the model keeps a fixed table, or the family lacks the type) positions are divided
+    before they reach the model's own rotary modules.
 
     Attributes:
-        factor: The divisor s, from 1e-6 to 1e6; above 1 positions move together.
+        factor: The divisor s, from 1e-6 to 1e6; above 1 it moves positions closer together.
     """
 
     name: ClassVar[str] = "pi"

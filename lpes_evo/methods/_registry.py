@@ -1,4 +1,4 @@
-"""Methods by name."""
+"""The registry of methods: `make_method` makes the method that a text such as ``pi:1.5`` describes."""
 
 import re
 from importlib import import_module
@@ -31,15 +31,15 @@ def make_method(spec: str, *, scales: Scales | None = None) -> Method:
 
     Args:
         spec: ``NAME``, ``NAME:VALUE`` or ``NAME:VALUE:KEY=VALUE:...``, such as ``pi:1.5``, ``ms-poe:order=released``
-            or ``attention-buckets:10000/17500/25000``. ``lpes:FILE`` reads scales from a file or the folder of a
-            run. ``+lpes`` behind pi, ntk or yarn puts scales on top: ``yarn:4+lpes``, ``yarn:4+lpes:FILE``.
-        scales: The scales of ``lpes`` where the text names no file.
+            or ``attention-buckets:10000/17500/25000``. ``lpes:FILE`` reads scales from a file or from the folder of a
+            run. ``+lpes`` after pi, ntk or yarn puts scales on top: ``yarn:4+lpes``, ``yarn:4+lpes:FILE``.
+        scales: The scales of ``lpes`` if the text names no file.
 
     Returns:
         The method.
 
     Raises:
-        ConfigError: The name is unknown, a setting is missing, unknown or not valid, or scales are missing.
+        ConfigError: The name is unknown; a setting is missing, unknown or not valid; or scales are missing.
         ScalesError: The file of scales cannot be used.
     """
     from lpes_evo.methods._lpes import Lpes, ScaledMethod
@@ -82,9 +82,11 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def _settings(spec: str, kind: type[Method], rest: str) -> dict[str, Any]:
-    """Return the settings of a text; a colon inside the leading value, as of a path, is part of it."""
+    """Return the settings of a text; the leading value, such as a path, may itself contain colons."""
     fields = [field for field in kind.model_fields if field != "scales"]
     settings: dict[str, Any] = {}
+
+    # KEY=VALUE settings are taken from the end of the text. The rest is the leading value, which may look like one.
     parts = rest.split(":") if rest else []
     while (
         parts

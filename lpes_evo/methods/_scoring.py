@@ -1,4 +1,4 @@
-"""Scoring of known answers under methods that choose something by the prompt."""
+"""`score_row_by_row`: scores of known answers under methods that choose something by the prompt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from lpes_evo.problems import AnswerScores, EncodedExample, score_answers
 def score_row_by_row(
     handle: MethodHandle, model: Any, rows: Sequence[EncodedExample], *, prompts_end: bool
 ) -> AnswerScores:
-    """Score each example in a forward pass of its own, so that a method sees its prompt and no padding.
+    """Score each example in a separate forward pass, so that a method sees the prompt of the example and no padding.
 
     Args:
-        handle: The method in force on the model.
+        handle: The handle of the method in force on the model.
         model: The model.
         rows: Token ids of the examples, ``n_examples`` of them.
-        prompts_end: Whether the method shall choose by the prompts alone, as it does in generation; without, by prompt
-            and answer together.
+        prompts_end: Whether the method chooses by the prompts alone, as it does in generation. Otherwise it chooses by
+            prompt and answer together.
 
     Returns:
         The scores, ``(n_examples,)``.

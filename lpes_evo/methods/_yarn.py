@@ -1,4 +1,4 @@
-"""YaRN: slow frequencies interpolated, fast ones kept, and a little more contrast in attention."""
+"""Yarn: slow frequencies are interpolated, fast ones are kept, and attention gets a little more contrast."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Yarn(ScaledMethod):
     """Frequencies between ``theta_j / f`` and ``theta_j`` by a ramp over j (arXiv 2309.00071), at every length.
 
-    It is the type ``yarn`` of transformers. With factor 1 it is the untouched model.
+    This is the type ``yarn`` of transformers. With factor 1 it is the untouched model.
 
     Attributes:
-        factor: How far the window is extended, f.
+        factor: The factor f by which the window is extended.
         beta_fast: Turns within the original window above which a frequency is kept.
-        beta_slow: Turns below which it is interpolated in full; fewer than ``beta_fast``.
+        beta_slow: Turns below which a frequency is fully interpolated; smaller than ``beta_fast``.
         attention_factor: Factor of cosines and sines; ``None`` for ``0.1 ln f + 1``.
-        original: Window in tokens that the model was trained with; ``None`` takes it from the config.
+        original: Window in tokens that the model was trained with; ``None`` to take it from the config.
     """
 
     name: ClassVar[str] = "yarn"
@@ -55,7 +55,7 @@ class Yarn(ScaledMethod):
         """Return a context in which the rotary modules are of the type ``yarn``.
 
         Raises:
-            UnsupportedModelError: The model is not of the default rotary type, or its family does not have ``yarn``.
+            UnsupportedModelError: The model is not of the default rotary type, or its family does not support ``yarn``.
             ModelError: The model's rotary frequencies are not sound.
         """
         from lpes_evo.methods.takeover import check_describes, replaced_rotary, rotary_variant

@@ -1,4 +1,4 @@
-"""MoICE: several rotary bases in each layer, mixed by trained routers."""
+"""MoICE: attention under several rotary bases in each layer, mixed by trained routers."""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""Attention under several rotary bases, mixed by routers."""
+"""`mixed_experts`: a context in which layers mix their attention over several rotary bases by routers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["expert_weights", "mixed_experts"]
 
 
 def expert_weights(probabilities: torch.Tensor, top_k: int) -> torch.Tensor:
-    """Return the weights of the experts: the largest probabilities, made to sum to 1, and zeros.
+    """Return the weights of the experts: the largest probabilities, scaled to sum to 1, and zeros for the rest.
 
     Args:
-        probabilities: ``(..., n_experts)``.
-        top_k: How many are kept.
+        probabilities: Probabilities of the experts, ``(..., n_experts)``.
+        top_k: Number of experts that keep a weight.
 
     Returns:
-        ``(..., n_experts)``.
+        The weights, ``(..., n_experts)``.
     """
     kept, indices = probabilities.topk(top_k, dim=-1)
     return torch.zeros_like(probabilities).scatter(-1, indices, kept / kept.sum(dim=-1, keepdim=True))
@@ -51,17 +51,18 @@ def mixed_experts(
 
     Args:
         model: The model.
-        routers: The routers; gradients flow into them where they are wanted.
-        handle: Tells where prompts end.
+        routers: The routers, which receive gradients if their weights require them.
+        handle: The handle of the method, which knows where prompts end.
         top_k: Experts that count for a token.
-        seen: Filled with the probabilities of each layer's experts, ``(batch, heads, length, n_experts)``; ``None``
-            where nobody asks.
+        seen: Filled with the probabilities of the experts of each layer, ``(batch, heads, length, n_experts)``;
+            ``None`` if they are not wanted.
 
     Yields:
         Nothing.
 
     Raises:
-        UnsupportedModelError: The model's attention cannot be taken over, or its rotary modules cannot be made anew.
+        UnsupportedModelError: The model's attention cannot be taken over, or its rotary modules cannot be built with
+            another base.
         ModelError: Another method is in force.
     """
     check_describes(model, "moice", any_static_type=True)
@@ -80,6 +81,7 @@ def mixed_experts(
         if seen is not None:
             seen[call.layer] = probabilities
 
+        # Routers see (batch, heads, length), and outputs of attention are (batch, length, heads).
         weights = expert_weights(probabilities, top_k).transpose(1, 2)
 
         def part(expert: int) -> torch.Tensor:

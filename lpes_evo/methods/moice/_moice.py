@@ -1,4 +1,4 @@
-"""MoICE: in every layer, attention under several rotary bases, mixed by a trained router."""
+"""Moice: the method that mixes, in every layer, attention under several rotary bases by a trained router."""
 
 import hashlib
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Moice(Method):
     """The attention outputs of several rotary bases, weighted for each head and token (arXiv 2406.19598).
 
-    The weights are a softmax over the bases, of which the ``top_k`` largest are kept and sum to 1. The router sees the
-    query rotated with the first base. Keys are cached unrotated. Rows have positions of their own, so padding and
-    batches of mixed lengths are exact, which they are not in the released code.
+    The weights are a softmax over the bases. The ``top_k`` largest weights are kept and scaled to sum to 1. The router
+    sees the query rotated with the first base. Keys are cached unrotated. Each row has its own positions, so padding
+    and batches of mixed lengths are exact; in the released code they are not.
 
     Attributes:
         routers: File of routers that ``lpes-evo train-moice`` wrote for the model.
-        top_k: Bases that count for a token; ``None`` for what the routers were trained with.
+        top_k: Bases that count for a token; ``None`` for the number that the routers were trained with.
     """
 
     name: ClassVar[str] = "moice"
@@ -36,7 +36,7 @@ class Moice(Method):
     _content: str = PrivateAttr()
 
     def __init__(self, **values: Any) -> None:
-        """Take note of the content of the file, so that routers put in its place later are not taken for these.
+        """Record the content of the file, so that a file which is replaced later is noticed.
 
         Args:
             **values: The settings.
@@ -49,7 +49,7 @@ class Moice(Method):
 
     @property
     def attention_passes(self) -> int:
-        """Attention outputs that each layer computes, one for each base of the routers."""
+        """The number of attention outputs that each layer computes, one for each base of the routers."""
         from lpes_evo.methods.moice._routers import load_routers
 
         return len(load_routers(self.routers).facts.bases)
@@ -95,7 +95,7 @@ class Moice(Method):
         )
 
     def _settings(self, n_layers: int) -> dict[str, Any]:
-        """Return the settings and what the routers were trained for."""
+        """Return the settings, the hash of the routers' file, and the facts of their training."""
         from dataclasses import asdict
 
         from lpes_evo.methods.moice._routers import load_routers

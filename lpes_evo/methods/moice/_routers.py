@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""The routers of MoICE: their weights, and their file."""
+"""Routers: the routers of MoICE, and the safetensors file that holds them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Router", "RouterFacts", "Routers", "load_routers", "new_routers", "s
 
 @dataclass(frozen=True)
 class RouterFacts:
-    """What routers were made for.
+    """The model that routers were trained for, and their training.
 
     Attributes:
         weights: Hash of the weights of the model, see `lpes_evo.models.weights_hash`.
@@ -33,7 +33,7 @@ class RouterFacts:
         bases: Rotary base of each expert, relative to that of the model.
         top_k: Experts that count for a token.
         activation: Activation inside a router, as transformers names it.
-        trained: How they were trained.
+        trained: The settings of their training.
     """
 
     weights: str
@@ -47,7 +47,7 @@ class RouterFacts:
 
 
 class RoutersHeader(Record):
-    """What a file of routers says of them, as JSON under ``lpes_evo`` in its header; the fields of `RouterFacts`."""
+    """The header of a file of routers, which holds the fields of `RouterFacts` as JSON under ``lpes_evo``."""
 
     WHAT: ClassVar[str] = "routers of MoICE"
     ERROR: ClassVar[type[LpesError]] = ConfigError
@@ -72,9 +72,9 @@ class RoutersHeader(Record):
 
 
 class Router(torch.nn.Module):
-    """Weighs the experts by a query: ``gate_2(act(gate_1(q)) * gate_3(q))``, without biases (arXiv 2406.19598).
+    """A network that weighs experts by a query: ``gate_2(act(gate_1(q)) * gate_3(q))``, without biases.
 
-    The released code has one router for all heads of a layer, and so has this.
+    As in the released code (arXiv 2406.19598), all heads of a layer share one router.
     """
 
     def __init__(self, head_dim: int, n_experts: int, activation: str) -> None:
@@ -93,7 +93,7 @@ class Router(torch.nn.Module):
             queries: Queries rotated with the first base, ``(batch, heads, length, head_dim)``.
 
         Returns:
-            ``(batch, heads, length, n_experts)`` in float32.
+            The probabilities, ``(batch, heads, length, n_experts)`` in float32.
         """
         queries = queries.to(self.gate_1.weight.dtype)
         mixed: torch.Tensor = self.gate_2(self.activation(self.gate_1(queries)) * self.gate_3(queries))
@@ -101,10 +101,10 @@ class Router(torch.nn.Module):
 
 
 class Routers(torch.nn.Module):
-    """The routers of a model, by layer; they are no part of the model.
+    """The routers of a model, by layer; they are not part of the model.
 
     Attributes:
-        facts: What they were made for.
+        facts: The model that they were made for, and their training.
     """
 
     def __init__(self, facts: RouterFacts) -> None:
@@ -126,11 +126,11 @@ def new_routers(
 
     Args:
         model: The model.
-        name: Its name.
-        bases: Rotary base of each expert, relative to the model's.
+        name: Name of the model.
+        bases: Rotary base of each expert, relative to that of the model.
         top_k: Experts that count for a token.
         seed: Seed of the weights.
-        trained: How they will be trained.
+        trained: The settings of the coming training.
 
     Returns:
         The routers, on the device of the model and in float32.
@@ -201,13 +201,13 @@ def load_routers(path: str | Path, model: Any = None) -> Routers:
 
     Args:
         path: The file.
-        model: The model they will be used on; not compared when ``None``.
+        model: The model that the routers will be used on; ``None`` to skip the comparison with it.
 
     Returns:
         The routers, on the device of the model.
 
     Raises:
-        ConfigError: The file is missing, damaged or no file of routers.
+        ConfigError: The file is missing, damaged or not a file of routers.
         ModelError: The routers were trained for another model.
     """
     try:

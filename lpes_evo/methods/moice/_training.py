@@ -1,4 +1,4 @@
-"""Training of the routers of MoICE; the model itself stays as it is."""
+"""`train_routers`: the training of the routers of MoICE, which leaves the model itself unchanged."""
 
 import math
 import random
@@ -23,22 +23,22 @@ Base = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 
 
 class TrainingSettings(Settings):
-    """How routers are trained; the defaults are the released recipe.
+    """The settings of the training of routers; the defaults are the released recipe.
 
     The released script states a warm-up that its constant schedule does not use, and an auxiliary loss that is constant
-    with ``top_k`` equal to the number of bases; both are so here.
+    if ``top_k`` equals the number of bases. Both hold here too.
 
     Attributes:
         bases: Rotary bases of the experts; ``None`` for the published set, which is relative to a base of 10000.
         top_k: Bases that count for a token; ``None`` for all.
         steps: Steps of the optimiser.
-        sequences: Sequences of each step.
+        sequences: Sequences in each step.
         learning_rate: Constant learning rate of AdamW, without weight decay.
         auxiliary: Factor of the loss that balances the experts.
-        max_length: Tokens after which a sequence is cut.
-        held_out: Sequences that are kept from the training and measured before and after it.
-        checkpointing: Whether activations are computed twice to save memory.
-        seed: Seed of the routers' first weights and of the order of sequences.
+        max_length: Length in tokens to which sequences are cut.
+        held_out: Sequences that are kept out of the training, and measured before and after it.
+        checkpointing: Whether gradient checkpointing saves memory by computing activations twice.
+        seed: Seed of the initial weights of the routers and of the order of sequences.
     """
 
     bases: tuple[Base, ...] | None = Field(default=None, min_length=1)
@@ -55,14 +55,14 @@ class TrainingSettings(Settings):
 
 @dataclass(frozen=True)
 class RouterTraining:
-    """Trained routers and how the training went; losses are in nats per token.
+    """Trained routers and the losses of their training, in nats per token.
 
     Attributes:
         routers: The routers.
         losses: Mean language-model loss of each step, ``(steps,)``.
-        untouched: Loss of the untouched model on the sequences held out.
-        before: Loss under the untrained routers on them.
-        after: Loss under the trained routers on them.
+        untouched: Loss of the untouched model on the held-out sequences.
+        before: Loss under the untrained routers on the held-out sequences.
+        after: Loss under the trained routers on the held-out sequences.
     """
 
     routers: "Routers"
@@ -83,17 +83,17 @@ def train_routers(
     """Train routers of MoICE for a model, whose own weights do not change.
 
     Args:
-        model: A causal language model of transformers; a wrapper around it does not count.
-        name: Its name, for the file of routers.
+        model: A causal language model of transformers; it may be wrapped.
+        name: Name of the model, for the file of routers.
         sequences: Token ids of texts; the loss counts every token after the first.
-        settings: How the routers are trained.
-        on_step: Told the number and the loss of each step, nats per token.
+        settings: The settings of the training.
+        on_step: Called with the number and the loss of each step, in nats per token.
 
     Returns:
         The routers and the losses.
 
     Raises:
-        ConfigError: There are too few sequences, or bases do not go with the model.
+        ConfigError: There are too few sequences, or the bases do not suit the model.
         EvaluationError: A loss is not finite.
         ModelError: A method or scales are on the model.
         UnsupportedModelError: The attention of the model cannot be taken over.
@@ -117,11 +117,13 @@ def train_routers(
     order = random.Random(settings.seed)
     order.shuffle(usable)
     held_out, training = usable[: settings.held_out], usable[settings.held_out :]
+
     check_describes(model, "moice", any_static_type=True)
     ratios = base_ratios(model, settings.bases, BASE_SETS["moice"])
     top_k = settings.top_k or len(ratios)
     recipe = settings.model_dump(mode="json") | {"n_sequences": len(training)}
     routers = new_routers(model, name, ratios, top_k, seed=settings.seed, trained=recipe)
+
     seen: dict[int, torch.Tensor] = {}
     losses = []
     untouched = _mean_loss(model, held_out)
@@ -159,19 +161,19 @@ def accumulate_gradients(
     top_k: int,
     auxiliary: float,
 ) -> float:
-    """Add the gradients of one step to the routers' and return the mean language-model loss.
+    """Add the gradients of one step to those of the routers, and return the mean language-model loss.
 
     Sequences run one by one, as in the released recipe, so that there is no padding.
 
     Args:
         model: The model under `mixed_experts`.
         batch: Token ids of the sequences of the step.
-        seen: Where the probabilities of the experts are found after a forward pass.
+        seen: The dict that holds the probabilities of the experts after a forward pass.
         top_k: Experts that count for a token.
         auxiliary: Factor of the balancing loss.
 
     Returns:
-        Mean over sequences of their mean loss, in nats per token.
+        The mean over sequences of their mean loss, in nats per token.
     """
     total = 0.0
     for ids in batch:
@@ -184,16 +186,17 @@ def accumulate_gradients(
 
 
 def balancing_loss(probabilities: "Sequence[torch.Tensor]", top_k: int) -> "torch.Tensor":
-    """Return the loss that keeps experts in equal use: ``N sum_kn f[k, n] P[n]``.
+    """Return the loss that balances the use of experts: ``N sum_kn f[k, n] P[n]``.
 
-    It is 1 for each of the kept places at equal use, and so the constant N where all N experts are kept.
+    Here f is the share of tokens whose k-th choice is expert n, and P is the mean probability of n, over all layers. At
+    equal use the loss is 1 for each kept place. Where all N experts are kept, it is therefore the constant N.
 
     Args:
         probabilities: Probabilities of the experts by layer, each ``(..., n_experts)``.
         top_k: Experts that count for a token.
 
     Returns:
-        A scalar: f is the share of tokens whose k-th choice is n, P the mean probability of n, over all layers.
+        The loss, a scalar.
     """
     import torch
 
@@ -214,7 +217,7 @@ def _loss(model: Any, ids: Sequence[int]) -> "torch.Tensor":
 
 
 def _mean_loss(model: Any, sequences: Sequence[Sequence[int]]) -> float:
-    """Return nats per token over all sequences together."""
+    """Return the loss over the tokens of all sequences, in nats per token."""
     import torch
 
     with torch.inference_mode():
@@ -223,20 +226,20 @@ def _mean_loss(model: Any, sequences: Sequence[Sequence[int]]) -> float:
 
 
 def _endless(sequences: list[list[int]], order: random.Random) -> Iterator[list[int]]:
-    """Yield sequences for ever, each round in another order."""
+    """Yield sequences without end, in another order each round."""
     while True:
         yield from order.sample(sequences, len(sequences))
 
 
 @contextmanager
 def _trained_mode(model: Any, checkpointing: bool) -> Iterator[None]:
-    """Freeze a model, and let it run as in training for the length of a block."""
+    """Freeze the weights of a model, and put it into training mode if wanted, for the length of a block."""
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
     training, checkpointed = model.training, getattr(model, "is_gradient_checkpointing", False)
     try:
         model.requires_grad_(False)
         if checkpointing:
-            # The reentrant kind gives no gradients where no input wants any.
+            # Reentrant checkpointing gives no gradients where no input requires any.
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             model.train()
         yield

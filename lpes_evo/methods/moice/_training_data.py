@@ -1,4 +1,4 @@
-"""Texts to train on, from files of JSON lines."""
+"""`read_sequences`: texts for the training of routers, from files of JSON lines."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ def read_sequences(path: Path, tokenizer: Any) -> list[list[int]]:
     """Return the token ids of the texts of a file.
 
     A line holds ``text``; or ``prompt`` and ``answer``; or ``conversations``, a list of turns with ``from`` and
-    ``value`` or ``role`` and ``content``. Prompts and conversations go through the tokenizer's chat template; without
-    one a turn of the user is put between ``[INST]`` and ``[/INST]``, as the released recipe does.
+    ``value`` or ``role`` and ``content``. Prompts and conversations are written by the tokenizer's chat template.
+    Without a template, a turn of the user stands between ``[INST]`` and ``[/INST]``, as in the released recipe.
 
     Args:
         path: The file.
@@ -24,7 +24,7 @@ def read_sequences(path: Path, tokenizer: Any) -> list[list[int]]:
         One list of ids for each line.
 
     Raises:
-        TaskError: The file cannot be read, or a line holds something else.
+        TaskError: The file cannot be read, or a line has none of these forms.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -83,10 +83,12 @@ def _turn(turn: Any, place: str) -> dict[str, str]:
 def _encode(text: str | list[dict[str, str]], tokenizer: Any) -> list[int]:
     if isinstance(text, str):
         return [int(token) for token in tokenizer(text)["input_ids"]]
+
     if getattr(tokenizer, "chat_template", None):
         # The template writes the special tokens itself.
         templated = tokenizer.apply_chat_template(text, tokenize=False)
         return [int(token) for token in tokenizer(templated, add_special_tokens=False)["input_ids"]]
+
     joined = " ".join(
         f"[INST] {turn['content']} [/INST]" if turn["role"] == "user" else turn["content"] for turn in text
     )

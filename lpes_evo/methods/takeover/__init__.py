@@ -1,4 +1,4 @@
-"""Taking over the attention and the rotation of a model of transformers, and giving them back."""
+"""Contexts in which a method computes the attention or the rotation of a model of transformers."""
 
 import lazy_loader
 

@@ -1,9 +1,9 @@
 # ruff: noqa: TID253
-"""Attention in the hands of a method: queries and keys reach it unrotated, through the interface of transformers.
+"""`unrotated_attention`: a context in which a method gets unrotated queries and keys, and computes the attention.
 
-The rotary modules give tables of the angle zero, so that layers pass on and cache unrotated queries and keys; an
-attention function that is registered with transformers hands them to the method, which rotates them as it likes and
-calls the attention function that the model had.
+The rotary modules return tables of the angle zero, so that layers pass on and cache unrotated queries and keys. An
+attention function that is registered with transformers passes them to the method. The method rotates them, and calls
+the attention function of the model.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _TABLES = "_lpes_tables"
 
 @dataclass(frozen=True)
 class RotaryCall:
-    """One call of a rotary module, which can be made again with other positions or another module.
+    """One call of a rotary module, which can be repeated with other positions or another module.
 
     Attributes:
         module: The rotary module.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        forward: The forward pass of the decoder that it belongs to.
+        forward: The forward pass of the decoder that the call belongs to.
     """
 
     module: torch.nn.Module
@@ -53,7 +53,7 @@ class RotaryCall:
 
         Args:
             positions: The positions; they need not be whole numbers.
-            module: The rotary module that makes the tables; ``None`` for the one that was called.
+            module: The rotary module that computes the tables; ``None`` for the one that was called.
         """
         module = self.module if module is None else module
         args, kwargs = self.args, self.kwargs
@@ -72,13 +72,13 @@ class AttentionCall:
 
     Attributes:
         layer: Index of the decoder layer.
-        rotation: How the layer rotates.
+        rotation: The rotation of the layer.
         query: Unrotated queries, ``(batch, heads, length, head_dim)``.
         key: Unrotated keys, ``(batch, key_heads, n_keys, head_dim)``.
         scaling: Factor of the scores.
-        forward: The forward pass it belongs to.
+        forward: The forward pass that the call belongs to.
         tables: Cosines and sines of the method, each ``(n_tables, 1 or batch, n_keys of the request, width)``.
-        run: Runs the model's own attention on rotated queries and keys and returns the output
+        run: Runs the model's own attention on rotated queries and keys, and returns the output
             ``(batch, length, heads, value_dim)``.
     """
 
@@ -101,7 +101,7 @@ class AttentionCall:
         """Rotate the keys by tables ``(1 or batch, 1 or key_heads, n_keys of the request, width)``."""
         missing = self.key.shape[-2] - cosines.shape[-2]
         if missing > 0:
-            # A cache of fixed size has places to come; they are masked.
+            # A cache of fixed size has free places at its end, which are masked.
             cosines, sines = (
                 torch.nn.functional.pad(table, (0, 0, 0, missing)) for table in (cosines, sines)
             )
@@ -114,7 +114,7 @@ class AttentionCall:
 
 
 class _CarriedTables(tuple[torch.Tensor, ...]):
-    """Tables of the angle zero on their way to the layers, with those of the method."""
+    """Tables of the angle zero on their way to the layers, together with the tables of the method."""
 
     content: tuple[Forward, tuple[torch.Tensor, torch.Tensor]]
 
@@ -125,7 +125,7 @@ class _CarriedTables(tuple[torch.Tensor, ...]):
         return carried
 
     def to(self, device: Any, *_args: object, **_kwargs: object) -> _CarriedTables:
-        """Move the tables as accelerate does, without losing those of the method."""
+        """Move the tables to a device, as accelerate does, and keep those of the method."""
         return _CarriedTables.carry(tuple(table.to(device) for table in self), self.content)
 
 
@@ -142,13 +142,13 @@ def unrotated_attention(
     *,
     chooses_by_prompt: bool = False,
 ) -> Iterator[None]:
-    """Let a method compute the attention of a model for the length of a block.
+    """Have a method compute the attention of a model for the length of a block.
 
     Args:
         model: The model.
-        handle: Tells where prompts end.
-        make_tables: Returns the tables that the method rotates by, once for each call of a rotary module: cosines and
-            sines ``(n_tables, 1 or batch, n_keys, width)`` at the positions of all keys.
+        handle: The handle of the method, which knows where prompts end.
+        make_tables: Called once for each call of a rotary module. It returns the tables that the method rotates by:
+            cosines and sines ``(n_tables, 1 or batch, n_keys, width)`` at the positions of all keys.
         attend: Returns the attention output of a layer, ``(batch, length, heads, value_dim)``.
         chooses_by_prompt: Whether the method must know where prompts end.
 
@@ -202,7 +202,8 @@ def unrotated_attention(
             forward, tables = module.__dict__[_TABLES]
             scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
             call = AttentionCall(layer, rotation, query, key, scaling, forward, tables, run)
-            # Some families view the output in another shape.
+
+            # Some families call view on the output, which needs contiguous memory.
             return attend(call).contiguous(), None
 
         return handler

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""The attention interface of transformers: calls of layers handed to functions of ours, for the length of a block."""
+"""`intercepted_attention`: attention calls of layers, passed to other functions by the interface of transformers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _HANDLER = "_lpes_attention"
 def intercepted_attention(
     decoder: torch.nn.Module, handlers: Mapping[torch.nn.Module, Callable[..., Any]]
 ) -> Iterator[None]:
-    """Hand the attention calls of modules to other functions, with the masks of the function that they had.
+    """Pass the attention calls of modules to other functions, with the masks of their own attention function.
 
     Args:
         decoder: The module that owns the decoder layers.
-        handlers: By module, what is called in place of its attention function: with the module, that function, query,
-            key, value, mask, and the keyword arguments. It returns the output and the weights or ``None``. Modules
-            that call no attention function are passed over; others of the decoder keep theirs.
+        handlers: For each module, the function that is called in place of its attention function. The arguments are
+            the module, the attention function, query, key, value, mask, and the keyword arguments of the call. A
+            handler returns the output, and the attention weights or ``None``. A module that calls no attention
+            function is ignored, and modules without a handler keep their attention function.
 
     Yields:
         Nothing.
 
     Raises:
-        ModelError: The calls are in other hands already; a forward pass raises it where another attention
+        ModelError: The calls are intercepted already. A forward pass also raises it if another attention
             implementation was set inside the block.
     """
     found: list[Any] = [getattr(module, "config", None) for module in decoder.modules()]
@@ -74,8 +75,8 @@ def attention_function(name: str, module: Any) -> Callable[..., Any]:
     """Return an attention function.
 
     Args:
-        name: Its name, such as ``sdpa``; of ``eager`` each family has one of its own.
-        module: The attention module, which tells the family.
+        name: Name of the function, such as ``sdpa``. Each family has its own ``eager`` function.
+        module: The attention module, which determines the family.
 
     Raises:
         UnsupportedModelError: The family has no eager function.
@@ -99,7 +100,7 @@ def attention_function(name: str, module: Any) -> Callable[..., Any]:
 
 
 def _register(underlying: str) -> str:
-    """Register our attention function on top of another one and return its name."""
+    """Register the attention function of this module on top of another one, and return its name."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     name = _PREFIX + underlying
@@ -120,7 +121,7 @@ def _attention(
     attention_mask: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Hand a call of the attention interface to the method, or to the function that the model had."""
+    """Pass a call of the attention interface to the handler of the module, or to its own attention function."""
     function = attention_function(underlying, module)
     handler = module.__dict__.get(_HANDLER)
     if handler is None:

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""How the attention layers of a model rotate, by a forward pass over a few tokens."""
+"""`find_rotations`: the rotation of each attention layer of a model, from a forward pass over a few tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from lpes_evo.rope import find_structure, without_compiled_code
 __all__ = ["find_rotations"]
 
 _rotations: WeakKeyDictionary[torch.nn.Module, dict[str, tuple[int, Rotation]]] = WeakKeyDictionary()
-"""What was found out about decoders, by the path of each rotating attention module."""
+"""The rotations of decoders that were probed before, by the path of each rotating attention module."""
 
 
 def find_rotations(model: torch.nn.Module) -> dict[str, tuple[int, Rotation]]:
-    """Return how each attention layer of a model rotates, by running the decoder once over a few tokens.
+    """Return the rotation of each attention layer of a model, by running the decoder once over a few tokens.
 
     Args:
         model: The model.
 
     Returns:
-        Layer and rotation by the path of the attention module inside the decoder; layers that do not rotate are left
-        out.
+        Layer index and rotation by the path of the attention module inside the decoder, without the layers that do not
+        rotate.
 
     Raises:
         UnsupportedModelError: The layers do not call the attention interface of transformers, or rotate in another way.
@@ -58,7 +58,7 @@ def _probe(
     ) -> Any:
         seen[module] = query, key
         batch, heads, length, _ = query.shape
-        # Zeros keep the rows alike, so that the tables alone tell them apart in the layers to come.
+        # With zeros as attention output all rows stay equal, so that in later layers they differ by the tables alone.
         return value.new_zeros(batch, length, heads, value.shape[-1]), None
 
     layer_of = {module: number for number, layer in enumerate(layers) for module in layer.modules()}
@@ -87,7 +87,7 @@ def _probe(
 
 
 def _table_width(decoder: Any, rotary_modules: tuple[torch.nn.Module, ...]) -> int:
-    """Return the columns of the rotary tables, after a forward pass that shows them."""
+    """Return the number of columns of the rotary tables, from a forward pass."""
     shapes: list[Any] = []
 
     def look(_module: Any, _args: Any, output: Any) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""Which model is under which method: no two methods on one model, and none on a copy of it."""
+"""The record of methods in force: a model is under one method at a time, and a copy of it under none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lpes_evo.rope import PATCH_ATTRIBUTE, change_rotation, find_structure, swee
 __all__ = ["refuse_copy", "refuse_patches", "replaced_function", "scales_untouched", "sole_method"]
 
 _names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
-"""Names of the methods in force, by decoder; the copy of a decoder is another one."""
+"""Names of the methods in force, by decoder. A copy of a decoder is a different key."""
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def sole_method(model: torch.nn.Module, name: str, settings: str = "") -> Iterat
 
     Args:
         model: The model.
-        name: Name of the method that it is kept for.
-        settings: What tells it from the same method with other settings.
+        name: Name of the method that the model is kept for.
+        settings: A text that differs between settings of the method.
 
     Yields:
         Nothing.
@@ -64,7 +64,7 @@ def sole_method(model: torch.nn.Module, name: str, settings: str = "") -> Iterat
 
 @contextmanager
 def scales_untouched(model: torch.nn.Module, name: str) -> Iterator[None]:
-    """Let forward passes refuse scales that were put over those of a method, for the length of a block.
+    """Make forward passes refuse scales that were put over those of a method, for the length of a block.
 
     Args:
         model: The model, under the method already.
@@ -77,7 +77,7 @@ def scales_untouched(model: torch.nn.Module, name: str) -> Iterator[None]:
     of_method = len(_patches(decoder))
 
     def check(module: torch.nn.Module, _args: Any) -> None:
-        # A copy of the decoder has the hook too, and patches of its own.
+        # A copy of the decoder also has the hook, and its own patches.
         if module is decoder and len(_patches(decoder)) > of_method:
             raise ModelError(
                 f"Expected the scales of {name} to be the last ones on the model, but others were put over them, which "
@@ -93,14 +93,14 @@ def scales_untouched(model: torch.nn.Module, name: str) -> Iterator[None]:
 
 
 def refuse_copy(module: object, original: object) -> None:
-    """Refuse a copy of what a method was put on.
+    """Refuse a copy of the module that a method was put on.
 
     Args:
-        module: What runs.
-        original: What the method was put on.
+        module: The module that runs.
+        original: The module that the method was put on.
 
     Raises:
-        ModelError: They are not the same.
+        ModelError: The two are not the same object.
     """
     if module is not original:
         raise ModelError(
@@ -110,13 +110,13 @@ def refuse_copy(module: object, original: object) -> None:
 
 
 def refuse_patches(decoder: torch.nn.Module) -> None:
-    """Refuse scales on a model whose method makes rotary tables of its own.
+    """Refuse scales on a model whose method computes the rotary tables itself.
 
     Args:
         decoder: The module that owns the decoder layers.
 
     Raises:
-        ModelError: There are scales.
+        ModelError: Scales are in force.
     """
     if _patches(decoder):
         raise ModelError(
@@ -127,25 +127,25 @@ def refuse_patches(decoder: torch.nn.Module) -> None:
 
 @contextmanager
 def replaced_function(model: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Let a function run in the place of one of a model for the length of a block; a copy of the model refuses it.
+    """Replace a method of a model by a function for the length of a block; a copy of the model refuses the function.
 
     Args:
         model: The model.
-        name: Name of the function that is replaced, such as ``forward``.
-        function: Called without the model, with what the replaced one would be called with.
+        name: Name of the method that is replaced, such as ``forward``.
+        function: Called with the arguments of the replaced method, without the model.
 
     Yields:
         Nothing.
     """
     own, replaced = model.__dict__.get(name), getattr(model, name)
 
-    # Copies bind a method to themselves, where they would share a plain function.
+    # A copy of the model binds a method to itself, but would share a plain function.
     @functools.wraps(replaced)
     def replacement(bound: Any, /, *args: Any, **kwargs: Any) -> Any:
         refuse_copy(bound, model)
         return function(*args, **kwargs)
 
-    # generate reads the parameters that a forward takes off its signature.
+    # generate reads the parameters of a forward from its signature.
     signature = inspect.signature(replaced)
     bound = inspect.Parameter("bound", inspect.Parameter.POSITIONAL_ONLY)
     replacement.__signature__ = signature.replace(  # type: ignore[attr-defined]

@@ -7,10 +7,10 @@ from lpes_evo.errors import ModelError
 
 
 class MethodHandle:
-    """A method in force on a model, for the length of a ``with`` block.
+    """The handle of a method that is in force on a model for the length of a ``with`` block.
 
     Attributes:
-        prompt_lengths: Tokens of the prompt in each row, ``(batch,)``, while a caller tells them; else ``None``.
+        prompt_lengths: Tokens of the prompt in each row, ``(batch,)``, while a caller states them; else ``None``.
         prompt_columns: Columns of the prompts, padding included, while ``generate`` of the model runs; else ``None``.
     """
 
@@ -20,10 +20,10 @@ class MethodHandle:
 
     @contextmanager
     def prompts(self, lengths: Sequence[int]) -> Iterator[None]:
-        """Tell where the prompts of the inputs end, for methods that choose something by the prompt.
+        """State where the prompts of the inputs end, for methods that choose something by the prompt.
 
-        ``generate`` tells by itself. Where one forward pass runs over prompt and answer together, as in teacher
-        forcing or in decoding by hand without a cache, telling the lengths makes it compute what generation would.
+        ``generate`` states this by itself. In teacher forcing, or in decoding by hand without a cache, one forward pass
+        runs over prompt and answer together. With the lengths of the prompts it computes the same as generation.
 
         Args:
             lengths: Tokens of the prompt in each row, padding not counted, ``(batch,)``.
@@ -39,6 +39,7 @@ class MethodHandle:
             raise ModelError(
                 f"Expected one positive number of prompt tokens for each row, but got {list(lengths)!r:.80}."
             )
+
         before, self.prompt_lengths = self.prompt_lengths, tuple(lengths)
         try:
             yield

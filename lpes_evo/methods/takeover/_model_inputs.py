@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""What decoders and models are called with, under the names that transformers has given it over time."""
+"""Access to the inputs of decoders and models under the names that versions of transformers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["cache_name", "input_positions", "input_tokens", "refuse_outputs"]
 
 
 def cache_name(values: Mapping[str, Any]) -> str | None:
-    """Return the name under which inputs or an output hold a cache, or ``None`` where they hold none."""
+    """Return the name under which inputs or an output hold a cache, or ``None`` without a cache."""
     return next((name for name in ("cache", "past_key_values") if values.get(name) is not None), None)
 
 
@@ -27,12 +27,12 @@ def input_tokens(inputs: Mapping[str, Any]) -> torch.Tensor:
 
 
 def input_positions(inputs: Mapping[str, Any], cache: Any, user: str) -> torch.Tensor:
-    """Return the positions of the tokens, ``(1 or batch, length)``; by default they follow those of the cache.
+    """Return the positions of the tokens, ``(1 or batch, length)``; by default they continue those of the cache.
 
     Args:
         inputs: The inputs.
         cache: The cache, or ``None``.
-        user: Who wants the positions, for messages.
+        user: The part of the program that needs the positions, for messages.
 
     Raises:
         UnsupportedModelError: The positions have several axes.
@@ -51,16 +51,16 @@ def input_positions(inputs: Mapping[str, Any], cache: Any, user: str) -> torch.T
 
 
 def refuse_outputs(inputs: Mapping[str, Any], config: Any, names: Sequence[str], reason: str) -> None:
-    """Refuse inputs that ask for what cannot be given.
+    """Refuse inputs that ask for outputs which a method cannot give.
 
     Args:
         inputs: The inputs.
-        config: The config of the model, which counts where the inputs say nothing.
-        names: Inputs that ask for it, such as ``output_attentions``.
-        reason: Why it cannot be given, for the message.
+        config: The config of the model, whose values hold for inputs that are not stated.
+        names: Inputs that ask for such outputs, such as ``output_attentions``.
+        reason: Why the method cannot give them, for the message.
 
     Raises:
-        ModelError: It is asked for.
+        ModelError: Such an output is asked for.
     """
     asked = [
         name for name in names if (getattr(config, name, False) if inputs.get(name) is None else inputs[name])

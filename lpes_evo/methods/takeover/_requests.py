@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""Requests: a prompt with what is decoded after it, and what a method must remember from one to the other."""
+"""RequestTracker: the requests of a model, each a prompt with the tokens decoded after it, and what a method keeps."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from lpes_evo.methods.takeover._model_inputs import cache_name, input_positions,
 __all__ = ["Forward", "Request", "RequestTracker", "prompts_of_generate"]
 
 _ATTRIBUTE = "_lpes_request"
-"""A request is kept on the cache of its keys, so that requests may take turns and caches may be copied."""
+"""The attribute of a cache that holds its request. With the request on the cache of its keys, requests may take turns
+and caches may be copied."""
 
 
 @dataclass
 class Request:
-    """What is known of the rows of a batch since their prompts came.
+    """The state of the rows of a batch since their prompts.
 
     Attributes:
-        batch: Rows.
+        batch: Number of rows.
         first: Column of the first token that is not padding in each row, ``(batch,)``.
         last: Column of the last token of the prompt in each row, ``(batch,)``.
         key_positions: Positions of all keys so far, ``(1 or batch, n_keys)``.
-        told: Whether somebody told where the prompts end; else they were taken to end with the first forward pass.
-        choices: What the method chose by the prompt, by layer.
+        told: Whether a caller stated where the prompts end. Otherwise they are assumed to end with the first forward
+            pass.
+        choices: The choices of the method by the prompt, by layer.
     """
 
     batch: int
@@ -44,7 +46,7 @@ class Request:
 
     @property
     def prompt_lengths(self) -> torch.Tensor:
-        """Tokens of each prompt, ``(batch,)``."""
+        """The number of tokens of each prompt, ``(batch,)``."""
         return self.last - self.first + 1
 
 
@@ -53,10 +55,11 @@ class Forward:
     """One forward pass of a decoder.
 
     Attributes:
-        request: The request it belongs to.
-        positions: Positions of its tokens, ``(1 or batch, length)``.
-        key_positions: Positions of all keys it attends to, ``(1 or batch, n_keys)``; its own come last.
-        begins: Whether the request begins with it.
+        request: The request that the pass belongs to.
+        positions: Positions of the tokens of the pass, ``(1 or batch, length)``.
+        key_positions: Positions of all keys that the pass attends to, ``(1 or batch, n_keys)``; those of its own tokens
+            come last.
+        begins: Whether the pass is the first of its request.
     """
 
     request: Request
@@ -66,10 +69,10 @@ class Forward:
 
 
 class RequestTracker:
-    """Follows the forward passes of a decoder.
+    """Hooks that follow the forward passes of a decoder.
 
     Attributes:
-        current: The forward pass that runs, or ran last.
+        current: The present forward pass, or else the last one.
     """
 
     def __init__(
@@ -84,15 +87,16 @@ class RequestTracker:
 
         Args:
             decoder: The module that owns the decoder layers.
-            handle: Tells where prompts end.
+            handle: The handle of the method, which knows where prompts end.
             chooses_by_prompt: Whether the method must know where prompts end.
-            on_forward: Called at the start of each forward pass; may return other position ids for it.
+            on_forward: Called at the start of each forward pass; it may return other position ids for the pass.
         """
         self.current: Forward | None = None
         self._decoder = decoder
         self._method_handle = handle
         self._chooses_by_prompt = chooses_by_prompt
         self._on_forward = on_forward
+
         self._names = [name for name in inspect.signature(type(decoder).forward).parameters if name != "self"]
         self._handles = [
             decoder.register_forward_pre_hook(self._before, with_kwargs=True),
@@ -105,16 +109,18 @@ class RequestTracker:
             handle.remove()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RequestTracker:
-        """Return itself: the hooks of a copied decoder lead here, where the copy is noticed."""
+        """Return the tracker itself, since the hooks of a copied decoder must lead here, where the copy is refused."""
         return self
 
     def _before(self, decoder: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         refuse_copy(decoder, self._decoder)
+
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
         batch, length = input_tokens(inputs).shape[:2]
         name = cache_name(inputs)
         cache = None if name is None else inputs[name]
         past = 0 if cache is None else int(cache.get_seq_length())
+
         positions = input_positions(inputs, cache, "this method")
         if len(positions) > 1 and bool((positions == positions[:1]).all()):
             positions = positions[:1]
@@ -159,6 +165,7 @@ class RequestTracker:
                 "else cuts prompts."
             )
 
+        # The mask tells padding on either side from the tokens of a row.
         first = torch.zeros(batch, dtype=torch.long, device=device)
         count = torch.full((batch,), columns, device=device)
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
@@ -178,7 +185,7 @@ class RequestTracker:
         return Request(batch, first, first + count - 1, positions, known)
 
     def _lengths(self, told: tuple[int, ...], count: torch.Tensor) -> torch.Tensor:
-        """Return the lengths that a caller told, ``(batch,)``, after comparing them with the tokens of the rows."""
+        """Return the lengths that a caller stated, ``(batch,)``, after a comparison with the tokens of the rows."""
         batch = len(count)
         if batch % len(told):
             raise ModelError(f"Expected the lengths of {batch} prompts, but got {len(told)}.")
@@ -219,14 +226,14 @@ class RequestTracker:
 
 @contextmanager
 def prompts_of_generate(model: Any, handle: MethodHandle) -> Iterator[None]:
-    """Let ``generate`` of a model tell where its prompts end, for the length of a block.
+    """Make ``generate`` of a model state where its prompts end, for the length of a block.
 
-    It runs more than the prompts at first where it guesses ahead, and begins anew with every token where it keeps no
-    cache.
+    The first forward pass of ``generate`` does not show this. With speculative decoding it contains more than the
+    prompts, and without a cache every token starts with a first pass.
 
     Args:
-        model: The model; one without ``generate`` is left alone.
-        handle: Is told.
+        model: The model; a model without ``generate`` stays untouched.
+        handle: The handle that receives the columns of the prompts.
 
     Yields:
         Nothing.
@@ -249,7 +256,7 @@ def prompts_of_generate(model: Any, handle: MethodHandle) -> Iterator[None]:
 
 
 def _prompt_columns(args: Any, kwargs: dict[str, Any]) -> int | None:
-    """Return the columns of the prompts that ``generate`` is called with, or ``None`` where there are none."""
+    """Return the number of columns of the prompts that ``generate`` gets, or ``None`` if it gets no prompts."""
     prompts = (kwargs.get("inputs_embeds"), *args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
     return next((int(value.shape[1]) for value in prompts if isinstance(value, torch.Tensor)), None)
 

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""A model that runs several times over the same tokens, each time with another rotary base."""
+"""`streams_of`: a context in which a model runs several times over its tokens, each time with another rotary base."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lpes_evo.methods.takeover._variants import RowwiseRotaryEmbedding, base_var
 __all__ = ["combine_streams", "streams_of"]
 
 _CACHES = "_lpes_stream_caches"
-"""The caches of the other groups of streams are kept on that of the first, which is the one the caller sees."""
+"""The attribute of the first group's cache that holds the caches of the other groups. The caller sees the first one."""
 _BY_ROW = ("input_ids", "inputs_embeds", "attention_mask", "position_ids", "token_type_ids")
 
 
@@ -31,11 +31,12 @@ def combine_streams(logits: torch.Tensor, combine: str) -> torch.Tensor:
         combine: ``logits`` or ``probs``.
 
     Returns:
-        ``(..., n_vocabulary)``: with weights ``w = softmax over streams of the largest logit``, the sum of
-        ``w * logits``, or the logarithm of the sum of ``w * softmax(logits)``.
+        The combination, ``(..., n_vocabulary)``. With the weights ``w = softmax over streams of the largest logit``, it
+        is the sum of ``w * logits``, or the logarithm of the sum of ``w * softmax(logits)``.
     """
     if len(logits) == 1:
         return logits[0]
+
     exact = logits.float()
     weights = exact.amax(dim=-1, keepdim=True).softmax(dim=0)
     if combine == "logits":
@@ -45,19 +46,19 @@ def combine_streams(logits: torch.Tensor, combine: str) -> torch.Tensor:
 
 @contextmanager
 def streams_of(model: Any, ratios: Sequence[float], combine: str, group: int) -> Iterator[None]:
-    """Let a model run once for each factor of its base, and give the combined logits, for the length of a block.
+    """Make a model run once for each factor of its base and return combined logits, for the length of a block.
 
     Args:
         model: A causal language model.
         ratios: Factors of its base.
-        combine: How logits are combined, see `combine_streams`.
+        combine: The rule of combination, see `combine_streams`.
         group: Streams that share a forward pass, as rows of one batch; each group has its own cache.
 
     Yields:
         Nothing.
 
     Raises:
-        UnsupportedModelError: The rotary modules cannot be made anew.
+        UnsupportedModelError: The rotary modules cannot be built with another base.
     """
     variants: dict[RowwiseRotaryEmbedding, list[torch.nn.Module]] = {}
 
@@ -92,10 +93,10 @@ class _Streams:
         self._combine = combine
         self._group = group
 
-    # A compiler is for the passes of the model, which it still sees, and not for the sorting of streams around them.
+    # Only the passes of the model are worth compiling. The handling of streams around them is not.
     @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run all streams and return an output like that of one, with the combined logits."""
+        """Run all streams, and return the output of the first group with the combined logits."""
         inputs = dict(zip(self._names, args, strict=False)) | kwargs
         if inputs.get("labels") is not None:
             raise ModelError("Expected no labels, since streams give no loss. Take it from the logits.")
@@ -106,13 +107,14 @@ class _Streams:
             ("output_hidden_states", "output_attentions"),
             "several streams have no hidden states and attention weights in common",
         )
+
         as_tuple = inputs.pop("return_dict", None) is False
         inputs |= {"output_hidden_states": False, "output_attentions": False, "return_dict": True}
+
         key = cache_name(inputs)
         groups = self._groups()
         caches = [None] * len(groups) if key is None else self._caches(inputs[key], len(groups))
         outputs = []
-
         for streams, cache in zip(groups, caches, strict=True):
             given = inputs if key is None else inputs | {key: cache}
             outputs.append(self._forward(**self._prepare(streams, given, cache)))
@@ -130,26 +132,28 @@ class _Streams:
         return output.to_tuple() if as_tuple else output
 
     def _groups(self) -> list[range]:
-        # Who watches the output head, as our scorer does, expects the rows of the batch there and no others.
+        # A hook on the output head, such as that of our scorer, expects the rows of the batch and no others.
         size = 1 if self._head is not None and self._head._forward_pre_hooks else self._group
         return [range(start, min(start + size, self._n_streams)) for start in range(0, self._n_streams, size)]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _caches(self, cache: Any, n_groups: int) -> list[Any]:
-        """Return the cache of each group, after making those that a new request lacks."""
+        """Return the cache of each group, after creating the caches that a new request lacks."""
         if int(cache.get_seq_length()) == 0:
             _keep_together([cache, *(copy.deepcopy(cache) for _ in range(n_groups - 1))])
+
         caches = [cache, *getattr(cache, _CACHES, ())]
         if len(caches) != n_groups or len({int(each.get_seq_length()) for each in caches}) > 1:
             raise ModelError(
                 f"Expected a cache that was filled under this method by {n_groups} groups of streams, but it was "
                 "filled or cut otherwise. Begin again with the prompt and an empty cache."
             )
+
         return caches
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _prepare(self, streams: range, inputs: dict[str, Any], cache: Any) -> dict[str, Any]:
-        """Return the inputs of a group, stream after stream in one batch, and set its bases."""
+        """Return the inputs of a group, with its streams one after another in one batch, and set their bases."""
         batch = len(input_tokens(inputs))
         choice = torch.arange(len(streams)).repeat_interleave(batch)
         for stand_in, variants in self._variants.items():
@@ -167,11 +171,11 @@ class _Streams:
 
 
 def _repeat(value: Any, times: int) -> Any:
-    """Return rows repeated for every stream, also inside a dictionary of masks."""
+    """Return rows repeated for every stream, also inside a dict of masks."""
     if isinstance(value, dict):
         return {key: _repeat(entry, times) for key, entry in value.items()}
     if not isinstance(value, torch.Tensor) or (value.dim() == 4 and len(value) == 1):
-        # A mask that is ready for use, of a single row, holds for every row.
+        # A four-dimensional mask with a single row holds for every row.
         return value
     return value.repeat(times, *[1] * (value.dim() - 1))
 
@@ -182,7 +186,7 @@ def _cache_of(output: Any) -> Any:
 
 
 def _keep_together(caches: list[Any]) -> None:
-    """Keep the caches of the other groups on that of the first."""
+    """Attach the caches of the other groups to that of the first group."""
     if caches[0] is not None and len(caches) > 1:
         setattr(caches[0], _CACHES, caches[1:])
     if caches[0] is not None:

@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""Rotary modules like those of a model, with another base or another rotary type of transformers."""
+"""Variants of a model's rotary modules, with another base or another rotary type of transformers."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ __all__ = [
 
 
 def check_describes(model: torch.nn.Module, method: str, *, any_static_type: bool = False) -> None:
-    """Check that the rotary modules of a model can be made anew with other values.
+    """Check that the rotary modules of a model can be built from its config with other values.
 
     Args:
         model: The model.
         method: Name of the method, for messages.
-        any_static_type: Whether types beside the default one will do, as long as the length of the input does not
-            change them.
+        any_static_type: Whether other types than the default are accepted, if their frequencies do not depend on the
+            length of the input.
 
     Raises:
         UnsupportedModelError: A rotary module is not of the default type, or its config does not describe it.
@@ -67,7 +67,6 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
             )
 
     check_frequencies(model)
-
     for module in find_structure(model).rotary_modules:
         differing = _differing_frequencies(module)
         if differing is not None:
@@ -80,15 +79,16 @@ def check_describes(model: torch.nn.Module, method: str, *, any_static_type: boo
 def interpolated_rotary(
     model: torch.nn.Module, factor: float
 ) -> dict[torch.nn.Module, torch.nn.Module] | None:
-    """Return what stands in for each rotary module of a model, of the type ``linear`` of transformers.
+    """Return a stand-in of the type ``linear`` of transformers for each rotary module of a model.
 
     Args:
         model: The model.
         factor: The divisor of positions.
 
     Returns:
-        The new module of each; ``None`` where one is not of the default type, its config does not describe it, or its
-        family does not have the type, so that positions must be divided in front of it.
+        The new module for each rotary module. ``None`` if a rotary module is not of the default type, its config does
+        not describe it, or its family does not support ``linear``; then positions must be divided before they reach the
+        module.
 
     Raises:
         ModelError: The model's rotary frequencies are not sound.
@@ -111,12 +111,12 @@ def interpolated_rotary(
 
 
 def _is_of_config(module: torch.nn.Module) -> bool:
-    """Return whether a rotary module keeps frequencies that are made of a config alone."""
+    """Return whether a rotary module keeps frequencies that follow from a config alone."""
     return hasattr(module, "config") and not indexes_table(module) and bool(rotary_frequencies(module))
 
 
 def _differing_frequencies(module: torch.nn.Module) -> str | None:
-    """Return the name of frequencies that are not to the bit what the config gives, or ``None``."""
+    """Return the name of frequencies that are not bit-equal to those that the config gives, or ``None``."""
     fresh = rotary_variant(module)
     for name, buffer in rotary_frequencies(module).items():
         if not torch.equal(buffer.cpu(), fresh.get_buffer(name).cpu()):
@@ -127,38 +127,38 @@ def _differing_frequencies(module: torch.nn.Module) -> str | None:
 def rotary_variant(
     module: Any, *, base_ratio: float = 1.0, parameters: Mapping[str, Any] | None = None
 ) -> torch.nn.Module:
-    """Return a rotary module like another one, made by transformers of a changed config.
+    """Return a variant of a rotary module, which transformers builds from a changed config.
 
     Args:
         module: The rotary module.
-        base_ratio: Factor of its base, or of each of its bases where layer types have their own.
-        parameters: Rotary type and its settings, as transformers names them; ``None`` keeps those of the module.
+        base_ratio: Factor of its base, or of each of its bases if layer types have their own.
+        parameters: Rotary type and settings, as transformers names them; ``None`` to keep those of the module.
 
     Returns:
-        The new module, on the device of the other one.
+        The new module, on the device of the original.
 
     Raises:
-        UnsupportedModelError: The family does not have the type, or has it with another number of frequencies.
+        UnsupportedModelError: The family does not support the type, or supports it with another number of frequencies.
     """
     kind = (parameters or {}).get("rope_type", "default")
     config = copy.deepcopy(module.config)
     original = (parameters or {}).get("original_max_position_embeddings")
     if original is not None and hasattr(config, "original_max_position_embeddings"):
-        # transformers prefers this field to the one among the rotary parameters.
+        # transformers prefers this field to the one in the rotary parameters.
         config.original_max_position_embeddings = original
 
     if getattr(config, "head_dim", 0) is None:
-        # Some rotary types take None for the size of a head.
+        # Some rotary types would take None for the size of a head.
         config.head_dim = config.hidden_size // config.num_attention_heads
 
     for settings in _rope_sets(config):
-        # An untouched base stays the very same number, of the same type.
+        # A product with 1.0 could turn an integer base into a float.
         if base_ratio != 1.0:
             settings["rope_theta"] = settings["rope_theta"] * base_ratio
         settings.update(parameters or {})
 
     if not isinstance(getattr(config, "rope_parameters", None), dict):
-        # transformers 4 keeps the base and the type apart.
+        # transformers 4 keeps the base and the type in separate fields.
         if base_ratio != 1.0:
             config.rope_theta = config.rope_theta * base_ratio
         if parameters:
@@ -189,16 +189,16 @@ def rotary_variant(
 
 
 def base_variants(module: Any, ratios: Sequence[float]) -> list[torch.nn.Module]:
-    """Return a rotary module under each factor of its base; under 1 it is the module itself.
+    """Return a variant of a rotary module for each factor of its base; for the factor 1 the module itself.
 
     Raises:
-        UnsupportedModelError: See `rotary_variant`.
+        UnsupportedModelError: A variant cannot be built, see `rotary_variant`.
     """
     return [module if ratio == 1 else rotary_variant(module, base_ratio=ratio) for ratio in ratios]
 
 
 def rope_bases(model: torch.nn.Module) -> tuple[float, ...]:
-    """Return the rotary bases of a model, ascending; several where layer types have their own."""
+    """Return the rotary bases of a model in ascending order; several if layer types have their own."""
     found = set()
     for module in find_structure(model).rotary_modules:
         config: Any = module.config
@@ -208,14 +208,14 @@ def rope_bases(model: torch.nn.Module) -> tuple[float, ...]:
 
 
 def relative_bases(model: torch.nn.Module, ratios: Sequence[float]) -> tuple[str, ...]:
-    """Return the departure of bases that were published for models of base 10000 on a model of another base.
+    """Return the departure that results from published bases, meant for base 10000, on a model of another base.
 
     Args:
         model: The model.
-        ratios: Factors of its own base; none for bases that are taken as they are.
+        ratios: Factors of the model's own base; empty for absolute bases.
 
     Returns:
-        One text, or none where the bases are the published ones.
+        One text, or none if the bases are the published ones.
     """
     own = rope_bases(model)
     if not ratios or own == (10000.0,):
@@ -228,11 +228,11 @@ def relative_bases(model: torch.nn.Module, ratios: Sequence[float]) -> tuple[str
 
 
 def under_other_type(model: torch.nn.Module, what: str) -> tuple[str, ...]:
-    """Return the departure of a method on a model of another rotary type than the default one of the released codes.
+    """Return the departure that results from a rotary type other than the default, which released codes assume.
 
     Args:
         model: The model.
-        what: What the method does in front of the rotary modules.
+        what: The action of the method before the rotary modules, such as ``positions are divided``.
 
     Returns:
         One text, or none on a model of the default type.
@@ -249,7 +249,7 @@ def under_other_type(model: torch.nn.Module, what: str) -> tuple[str, ...]:
 
 
 def stated_window(model: torch.nn.Module) -> int:
-    """Return the ``max_position_embeddings`` of a model's config, the window in tokens that it states."""
+    """Return the ``max_position_embeddings`` of a model's config, in tokens."""
     config: Any = find_structure(model).rotary_modules[0].config
     return int(config.max_position_embeddings)
 
@@ -259,13 +259,14 @@ def original_length(model: torch.nn.Module, given: int | None) -> int:
 
     Args:
         model: The model.
-        given: The window as the user states it; it counts before the config.
+        given: The window that the user states, which takes precedence over the config.
 
     Returns:
         The window that the config calls original, else its ``max_position_embeddings``.
     """
     if given is not None:
         return given
+
     config: Any = find_structure(model).rotary_modules[0].config
     stated = [entry.get("original_max_position_embeddings") for entry in _rope_sets(config)]
     own = getattr(config, "original_max_position_embeddings", None)
@@ -282,7 +283,7 @@ def _rope_sets(config: Any) -> list[dict[str, Any]]:
 
 
 def rotary_frequencies(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the frequencies in use of a rotary module by name: one set, or one for each layer type."""
+    """Return the frequencies in use of a rotary module by buffer name: one set, or one for each layer type."""
     return {
         name: buffer
         for name, buffer in module.named_buffers(recurse=False)
@@ -298,10 +299,10 @@ def replaced_rotary(
 
     Args:
         model: The model.
-        make: Returns what stands in for a rotary module.
+        make: Returns the stand-in for a rotary module.
 
     Yields:
-        The modules that stand in.
+        The stand-ins.
     """
     stand_ins = {module: make(module) for module in find_structure(model).rotary_modules}
     places = [
@@ -321,11 +322,11 @@ def replaced_rotary(
 
 
 class RowwiseRotaryEmbedding(torch.nn.Module):
-    """Stands in for a rotary module, and gives each row of the batch the tables of one of several variants.
+    """A stand-in for a rotary module, which gives each row of the batch the tables of one of several variants.
 
     Attributes:
-        variants: The rotary modules to choose from, at first the one in whose place this is; not registered, so that
-            nothing else takes them for the model's.
+        variants: The rotary modules to choose from, at first the replaced module. They are not registered as
+            submodules, so that other code does not take them for modules of the model.
         choice: Index of the variant of each row, ``(batch,)``; ``None`` for the first variant in every row.
     """
 
@@ -333,11 +334,11 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
         super().__init__()
         self.variants = variants
         self.choice: torch.Tensor | None = None
-        # In a tuple, it is not registered either.
+        # Inside a tuple the module is not registered as a submodule.
         self._replaced = (variants[0],)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a decoder reads off its rotary module, such as the config, as the one in this place has it."""
+        """Return an attribute of the replaced module, such as its config, which decoders read."""
         if name.startswith("_"):
             return super().__getattr__(name)
         return getattr(self._replaced[0], name)
@@ -356,14 +357,13 @@ class RowwiseRotaryEmbedding(torch.nn.Module):
 
         choice = self.choice.repeat(position_ids.shape[-2] // batch)
         tables: list[torch.Tensor] = []
-
         for number, variant in enumerate(self.variants):
             rows = (choice == number).nonzero().flatten().to(position_ids.device)
             found = raw_forward(variant)(variant, x, position_ids[..., rows, :], *args, **kwargs)
             single = isinstance(found, torch.Tensor)
             parts = (found,) if single else found
 
-            # Positions may have axes in front, of text, height and width, that the tables do not have.
+            # Positions may have leading axes, of text, height and width, that the tables do not have.
             tables = tables or [
                 part.new_empty(*part.shape[:-3], len(choice), *part.shape[-2:]) for part in parts
             ]
