@@ -1,12 +1,12 @@
-"""Accelerators: what differs in torch between NVIDIA's GPUs (``cuda``), Apple's (``mps``) and the CPU."""
+"""Accelerators: the differences in torch between NVIDIA's GPUs (``cuda``), Apple's (``mps``) and the CPU."""
 
 import gc
 import sys
 
 __all__ = ["device_kind", "empty_caches", "has_mps", "is_gpu", "is_out_of_memory", "mps_fault"]
 
-# Torch has a class of its own for the memory of a GPU alone. Its allocators for the CPU and for Apple's GPU, and
-# libraries that allocate by themselves, raise plain runtime errors.
+# torch has an error class for the memory of CUDA devices only. Its allocators for the CPU and for Apple's GPU, and
+# libraries with their own allocators, raise plain runtime errors.
 _SIGNS_OF_NO_MEMORY = (
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",
@@ -35,7 +35,7 @@ def has_mps() -> bool:
 
 
 def mps_fault() -> str | None:
-    """Return why torch cannot compute on Apple's GPU here, for a message, or ``None`` where it can."""
+    """Return the reason, for a message, why torch cannot compute on Apple's GPU here; ``None`` if it can."""
     import torch
 
     if not torch.backends.mps.is_built():
@@ -49,7 +49,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device, or the machine, has no memory left.
 
     Args:
-        error: What was raised.
+        error: The error.
     """
     torch = sys.modules.get("torch")
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
@@ -58,7 +58,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def empty_caches() -> None:
-    """Give back the memory that nothing uses any more; call it where no frame holds tensors of a failed try."""
+    """Free the memory that is no longer used. Call this function where no frame holds tensors of a failed attempt."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is None:

@@ -1,7 +1,7 @@
 """The errors of lpes-evo, one class for each kind of fault.
 
-Every class derives from `LpesError` and from the builtin error that a caller would expect, so both ``except
-LpesError`` and ``except ValueError`` work.
+Every class derives from `LpesError` and from the builtin error that a caller would expect. So both ``except LpesError``
+and ``except ValueError`` work.
 """
 
 from lpes_evo.operators import CurveError, LpesError
@@ -43,7 +43,7 @@ class UnsupportedModelError(ModelError, TypeError):
 
 
 class SearchOrderError(LpesError, RuntimeError):
-    """The methods of a search were called in a wrong order or with results that do not fit."""
+    """The methods of a search were called in the wrong order, or with results that do not match its candidates."""
 
 
 class JournalError(LpesError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Per-layer scales: how a vector is checked, and the ``scales.json`` file."""
+"""Scales: the result of a search, one scale for each layer, and the ``scales.json`` file that holds it."""
 
 import dataclasses
 from contextlib import suppress
@@ -16,7 +16,7 @@ from lpes_evo.storage import Record
 
 
 def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
-    """Return the scales as float64 after checking shape and values.
+    """Return the scales as float64, after a check of shape and values.
 
     Args:
         scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
@@ -58,12 +58,12 @@ class Scales:
     """The result of a search: one scale for each layer of a model.
 
     Attributes:
-        model: Name of the model the scales were found on.
+        model: Name of the model that the scales were found on.
         scales: Position divisor of each layer, ``(n_layers,)``.
-        control_points: The curve the scales are read off, ``(n_points, 2)`` as (layer, scale).
-        task: Name of the task they were found on.
+        control_points: Control points of the curve of the scales, ``(n_points, 2)`` as (layer, scale).
+        task: Name of the task that the scales were found on.
         fitness: Fitness values on the search data.
-        curve: What the control points draw: ``bezier``, ``linear`` or ``spline``, see `lpes_evo.operators.CurveSpace`.
+        curve: Kind of the curve: ``bezier``, ``linear`` or ``spline``, see `lpes_evo.operators.CurveSpace`.
     """
 
     model: str
@@ -79,16 +79,16 @@ class Scales:
         return len(self.scales)
 
     def at_depth(self, n_layers: int) -> "Scales":
-        """Return the same curve read off at another number of layers.
+        """Return the scales of the same curve for another number of layers.
 
-        The x of the control points are stretched from ``self.n_layers - 1`` to ``n_layers - 1``; the scales at equal
-        relative depth stay what they are.
+        The x of the control points are stretched from ``self.n_layers - 1`` to ``n_layers - 1``, so the scales at equal
+        relative depth are unchanged.
 
         Args:
             n_layers: Number of layers of the other model.
 
         Returns:
-            The scales, ``(n_layers,)``; these very scales where the depth is the same.
+            The scales, ``(n_layers,)``; this object if the depth is the same.
 
         Raises:
             ScalesError: One of the depths is 1, so that there is no curve to stretch.
@@ -100,6 +100,8 @@ class Scales:
                 f"Expected models of at least 2 layers to carry a curve from one to the other, but got {self.n_layers} "
                 f"and {n_layers}. Search scales for this model."
             )
+
+        # The last point is set exactly, without the rounding of a multiplication.
         last, new_last = self.n_layers - 1, n_layers - 1
         points = tuple((new_last if x == last else x * new_last / last, y) for x, y in self.control_points)
         scales = CurveSpace(n_layers, len(points), curve=self.curve).draw([points])[0]
@@ -116,24 +118,25 @@ class Scales:
             ScalesError: The scales do not lie on the curve of the control points, or a value is of a wrong type.
         """
         values = {"format": "lpes-evo/scales", "version": 1, "n_layers": self.n_layers, **vars(self)}
+        # Files of a Bezier curve are the same as before there were other curves.
         if self.curve == "bezier":
             del values["curve"]
         ScalesFile.of(values, str(path)).save(path)
 
 
 class ScalesFile(Record):
-    """The file ``scales.json``: the fields of `Scales`, and the number of layers.
+    """The file ``scales.json``, which holds the fields of `Scales` and the number of layers.
 
     Attributes:
-        format: What the file is.
+        format: Name of the format.
         version: Version of the format.
-        model: Name of the model the scales were found on.
-        n_layers: Number of its layers.
-        scales: Position divisor of each layer.
-        control_points: The curve as (layer, scale).
+        model: Name of the model that the scales were found on.
+        n_layers: Number of layers of the model.
+        scales: Position divisor of each layer, ``(n_layers,)``.
+        control_points: Control points of the curve, as (layer, scale).
         task: Name of the task.
         fitness: Fitness values on the search data.
-        curve: What the control points draw.
+        curve: Kind of the curve.
     """
 
     WHAT: ClassVar[str] = "a scales file"
@@ -168,12 +171,12 @@ class ScalesFile(Record):
 
 
 def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | None = None) -> Scales:
-    """Read and check a ``scales.json`` file, or the one of a run folder.
+    """Read and check a ``scales.json`` file, or that of a run folder.
 
     Args:
         path: The file, or a run folder that holds it.
-        model: Name of the model the scales will be used on; not compared when ``None``.
-        n_layers: Number of layers of that model; not compared when ``None``.
+        model: Name of the model that the scales will be used on; ``None`` to skip the comparison.
+        n_layers: Number of layers of that model; ``None`` to skip the comparison.
 
     Returns:
         The scales.
@@ -183,7 +186,7 @@ def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | N
     """
     file = Path(path)
 
-    # Names that are too long cannot be looked at, and reading the file says so.
+    # is_dir raises an OSError for a name that is too long. Reading the file then reports it.
     with suppress(OSError):
         file = file / "scales.json" if file.is_dir() else file
 

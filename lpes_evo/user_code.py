@@ -1,4 +1,4 @@
-"""Code of a user: classes in a Python file that a command names, and the text of whatever such code raises."""
+"""User code: objects of classes in a Python file that a command names, and the text of errors that the code raises."""
 
 import hashlib
 import importlib.util
@@ -18,8 +18,8 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
 
     Args:
         spec: ``FILE.py:CLASS``; the class is called without arguments.
-        kind: What the class must be a subclass of.
-        fault: Class of the error.
+        kind: The base class that the class must have.
+        fault: Class of the errors that are raised.
 
     Returns:
         The object.
@@ -30,19 +30,18 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     name, _, class_name = spec.rpartition(":")
     path = Path(name)
 
-    # Unlike the method of a path, it takes a name that is too long for no file.
+    # Path.is_file would raise an OSError for a name that is too long.
     if not os.path.isfile(path):
         raise fault(f"Expected a Python file with the class {class_name}, but there is no file {path}.")
 
-    # Files of one name in two folders are two modules.
+    # Files of the same name in two folders are two modules.
     module_name = f"lpes_evo_user_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     if module_spec is None or module_spec.loader is None:
         raise fault(f"Expected {path} to be a Python file, but Python cannot load it.")
 
+    # Dataclasses look their module up in sys.modules while the file runs.
     module = importlib.util.module_from_spec(module_spec)
-
-    # Dataclasses of the file look their module up.
     sys.modules[module_name] = module
 
     try:
@@ -69,7 +68,7 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the class and the text of an error on one line, whatever a user made of them."""
+    """Return the class and the text of an error on one line, also if the text of a user's error cannot be made."""
     text = "an error whose text cannot be made"
     with suppress(Exception):
         text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Loading a causal language model: from the hub, a folder, a GGUF file, or the embedded one."""
+"""Causal language models: loaded from the hub, a folder or a GGUF file, or embedded in this package."""
 
 import lazy_loader
 

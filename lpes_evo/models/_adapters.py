@@ -1,4 +1,4 @@
-"""Adapters: LoRA weights that peft puts on a base model, found in a folder or on the hub."""
+"""Adapter: LoRA weights that peft puts on a base model, found in a folder or on the hub."""
 
 import importlib.util
 import json
@@ -29,15 +29,15 @@ _MERGE = (
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter whose files are on this disk.
+    """A LoRA adapter whose files are on the local disk.
 
     Attributes:
-        name: What the user asked for.
-        folder: Folder with its config.
-        weights: File with its weights.
-        base: Hub id, folder or file of the base model, as its config names it.
+        name: The name that the user gave.
+        folder: Folder with the config of the adapter.
+        weights: File with the weights of the adapter.
+        base: Hub id, folder or file of the base model, as the config of the adapter states it.
         base_revision: Revision of the base on the hub; ``None`` for the newest.
-        tokenizer: Folder or hub id of a tokenizer of its own; ``None`` for that of the base.
+        tokenizer: Folder or hub id of the adapter's own tokenizer; ``None`` for the tokenizer of the base.
         revision: Revision of the adapter on the hub.
     """
 
@@ -51,7 +51,7 @@ class Adapter:
 
     @property
     def base_is_on_hub(self) -> bool:
-        """Whether the base is looked for on the hub, where revisions are."""
+        """Whether the base is looked up on the hub, where models have revisions."""
         return (
             self.base != "tiny"
             and not self.base.endswith(".gguf")
@@ -67,16 +67,17 @@ def find_adapter(name: str, revision: str | None) -> Adapter | None:
         revision: Revision on the hub; only for a hub id.
 
     Returns:
-        The adapter, or ``None`` where the name stands for something else, or for nothing.
+        The adapter, or ``None`` if the name stands for something else, or for nothing.
 
     Raises:
-        ModelError: The adapter is no LoRA adapter, lacks weights, names no base, stands beside a whole model or beside
-            other adapters, or peft is not installed.
+        ModelError: The adapter is not a LoRA adapter, lacks weights, names no base, or lies beside a whole model or
+            other adapters; or peft is not installed.
     """
     try:
         is_folder = Path(name).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):
         return None
+
     if name == "tiny" or name.endswith(".gguf") or not name:
         return None
     return _in_folder(name, revision) if is_folder else _on_hub(name, revision)
@@ -90,7 +91,6 @@ def _in_folder(name: str, revision: str | None) -> Adapter | None:
 
     if revision is not None:
         refuse_revision(name, revision)
-
     values = _checked_config(name, folder / _CONFIG)
     others = [file.name for file in folder.glob("*.safetensors") if not file.name.startswith("adapter_model")]
     _refuse_whole_model(name, bool(others) and (folder / "config.json").is_file())
@@ -127,7 +127,7 @@ def _on_hub(name: str, revision: str | None) -> Adapter | None:
         weights = find(_WEIGHTS)
         has_tokenizer = find("tokenizer_config.json") is not None
     except (OSError, ValueError):
-        # What is wrong with the name is told when the model itself is looked for.
+        # A fault of the name is reported when the model itself is loaded.
         return None
 
     if weights is None:
@@ -160,7 +160,11 @@ def _without_weights(name: str, has_pickle: bool) -> ModelError:
 
 
 def _checked_config(name: str, path: Path) -> dict[str, Any]:
-    """Return the config of an adapter of a kind that changes weights alone."""
+    """Return the config of an adapter, after a check that the adapter changes weights alone.
+
+    Raises:
+        ModelError: The config cannot be read, or the adapter is of another kind.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -211,15 +215,16 @@ def _adapter(
             f"{name!r} is a LoRA adapter, and loading it needs peft, not installed here. Run in the clone: "
             f"{install_command('peft')}; or {_MERGE}."
         )
+
     # An empty text stands for no revision.
     revision = values.get("revision") or None
     return Adapter(name, folder, weights, values["base_model_name_or_path"], revision, tokenizer)
 
 
 def put_adapter_on(model: Any, adapter: Adapter) -> None:
-    """Put an adapter on its base; the weights are not merged, so that none of them is rounded.
+    """Put an adapter on its base; the weights are not merged, so that no weight is rounded.
 
-    The model stays what it is, without the wrapper of peft around it: its linear layers alone are replaced.
+    The model gets no wrapper of peft. Only its linear layers are replaced.
 
     Args:
         model: The base.
@@ -236,7 +241,8 @@ def put_adapter_on(model: Any, adapter: Adapter) -> None:
 
     try:
         with warnings.catch_warnings():
-            # What peft warns of is refused below, or of no concern without training; but not settings that it drops.
+            # Most faults that peft warns of are refused below, or do not matter without training. Settings that peft
+            # drops do matter.
             warnings.simplefilter("ignore")
             warnings.filterwarnings("error", message="Unexpected keyword arguments")
             config = peft.PeftConfig.from_pretrained(str(adapter.folder))
@@ -244,7 +250,8 @@ def put_adapter_on(model: Any, adapter: Adapter) -> None:
             wrapped = peft.PeftModel(model, config, autocast_adapter_dtype=False)
             found = peft.set_peft_model_state_dict(wrapped, load_file(adapter.weights))
     except Exception as error:
-        # Peft and safetensors raise many unrelated types for a damaged file, a setting, or a base of another shape.
+        # peft and safetensors raise many unrelated types for a damaged file, a wrong setting, or a base of another
+        # shape.
         raise _unfit(adapter, one_line(error)) from error
 
     own = {name: weight for name, weight in wrapped.named_parameters() if id(weight) not in before}
@@ -267,21 +274,22 @@ def _unfit(adapter: Adapter, reason: str) -> ModelError:
 
 
 def own_tokenizer(adapter: Adapter, n_embeddings: int) -> Any:
-    """Return the tokenizer that stands beside an adapter.
+    """Return the tokenizer that an adapter brings with it.
 
     Args:
-        adapter: An adapter with a tokenizer of its own.
-        n_embeddings: Tokens that the base embeds.
+        adapter: An adapter with its own tokenizer.
+        n_embeddings: Number of tokens that the base embeds.
 
     Returns:
         The tokenizer.
 
     Raises:
-        ModelError: It cannot be read, or has tokens that the base does not embed.
+        ModelError: The tokenizer cannot be read, or has tokens that the base does not embed.
     """
     options: dict[str, Any] = {"revision": adapter.revision}
     if Path(str(adapter.tokenizer)).is_dir():
         options = {"local_files_only": True}
+
     found = read_tokenizer(str(adapter.tokenizer), adapter.name, options)
     if len(found) > n_embeddings:
         raise _unfit(adapter, f"its tokenizer has {len(found)} tokens and the base embeds {n_embeddings}")

@@ -1,4 +1,4 @@
-"""Rotary parameters of a GGUF file: what transformers leaves unread goes into the config, or is refused."""
+"""GgufRope: the rotary parameters of a GGUF file, of which transformers reads few; the rest is added to the config."""
 
 import copy
 import math
@@ -19,7 +19,7 @@ _NEUTRAL = {
     "scaling.yarn_log_multiplier": (0.0,),
     "scaling.alpha": (0.0, 1.0),
 }
-"""Keys that no config of transformers can say, with the values that change nothing."""
+"""Keys that no config of transformers can express, with the values that have no effect."""
 _READ = {
     *_NEUTRAL,
     "freq_base",
@@ -33,20 +33,20 @@ _READ = {
     "scaling.original_context_length",
     "scaling.yarn_beta_fast",
     "scaling.yarn_beta_slow",
-    # It says how the model was trained, and changes nothing.
+    # This key describes the training of the model, and has no effect.
     "scaling.finetuned",
 }
 _DEFAULT_BASE = 10000.0
-"""Base of a file that states none, by the program that the format belongs to."""
+"""The base of a file that states none, as defined by the program that the format belongs to."""
 _NEVER = 1e29
-"""Factors beyond this switch a frequency off."""
+"""A factor beyond this value disables a frequency."""
 _KEPT = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
 """Rotary parameters of a config that do not belong to its type."""
 
 
 @dataclass(frozen=True)
 class GgufRope:
-    """What a GGUF file says of its rotation.
+    """The rotary parameters that a GGUF file states.
 
     Attributes:
         file: Name of the file, for messages.
@@ -60,16 +60,16 @@ class GgufRope:
 
 
 def read_rope(path: Path) -> GgufRope:
-    """Read what a GGUF file says of its rotation.
+    """Read the rotary parameters of a GGUF file.
 
     Args:
         path: The file.
 
     Returns:
-        Values and factors.
+        The values and factors.
 
     Raises:
-        ModelError: The file cannot be read, a key is unknown or no number, or a value is one that no config can say.
+        ModelError: The file cannot be read, a key is unknown, a value is not a number, or no config can express it.
     """
     from gguf import GGUFReader, dequantize
 
@@ -100,7 +100,7 @@ def read_rope(path: Path) -> GgufRope:
             raise _refused(path.name, f"{name} = {value!r:.60}, which is no number")
 
     for name, neutral in _NEUTRAL.items():
-        # Of LongRoPE, the factor of attention is a parameter like others.
+        # For LongRoPE the attention factor is an ordinary parameter.
         is_read = name == "scaling.attn_factor" and len(factors) > 0
         if name in stated and stated[name] not in neutral and not is_read:
             raise _refused(path.name, f"{name} = {stated[name]:g}")
@@ -118,20 +118,20 @@ def read_rope(path: Path) -> GgufRope:
 def take_rope(config: Any, rope: GgufRope) -> str | None:
     """Put the rotary parameters of a GGUF file into the config that transformers made of it.
 
-    Transformers reads the base of most architectures and little else: the factors of Llama 3.1 (`rope_freqs.weight`),
-    those of LongRoPE, linear scaling and YaRN are left out without a word. What they come to is said here in the
-    parameters of a config: the types ``linear``, ``yarn``, ``llama3`` or ``longrope``. Factors of no known type are a
-    ``longrope`` whose short and long factors are the same.
+    transformers reads the base of most architectures and little else. It silently drops the factors of Llama 3.1
+    (`rope_freqs.weight`), those of LongRoPE, linear scaling and YaRN. This function expresses them by the types
+    ``linear``, ``yarn``, ``llama3`` or ``longrope`` of a config. Factors of no known type become a ``longrope`` with
+    equal short and long factors.
 
     Args:
-        config: The config; it is changed.
-        rope: What the file says, see `read_rope`.
+        config: The config, which is changed.
+        rope: The rotary parameters of the file, see `read_rope`.
 
     Returns:
-        What was put into the config, as one sentence; ``None`` where nothing was missing.
+        One sentence that names the parameters put into the config; ``None`` if nothing was missing.
 
     Raises:
-        ModelError: The file says something of its rotation that the config cannot say, or contradicts itself.
+        ModelError: The file states rotary parameters that the config cannot express, or contradicts itself.
     """
     stated, factors = rope.stated, rope.factors
     if not stated and not factors:
@@ -141,13 +141,14 @@ def take_rope(config: Any, rope: GgufRope) -> str | None:
     sets = _sets(text)
     full = sets["full_attention"]
     before = copy.deepcopy(sets)
+
+    # Parameters of the rotary type that the config had before must not remain beside those of the new type.
     wanted = _wanted(stated, factors, text, full, rope.file)
     for name in [name for name in full if name not in (*_KEPT, *wanted)]:
         del full[name]
-
     full.update(wanted)
 
-    # Layers with a sliding window have a base of their own and are never scaled.
+    # Layers with a sliding window have their own base, and are never scaled.
     base_of_sliding = stated.get("freq_base_swa")
     if base_of_sliding is not None:
         if "sliding_attention" in sets:
@@ -171,14 +172,14 @@ def take_rope(config: Any, rope: GgufRope) -> str | None:
 
 
 def check_rope(model: Any, rope: GgufRope) -> None:
-    """Check that a model took over the rotary parameters of its GGUF file.
+    """Check that a model has the rotary parameters of its GGUF file.
 
     Args:
-        model: The model, made of the config that `take_rope` changed.
-        rope: What the file says.
+        model: The model, built from the config that `take_rope` changed.
+        rope: The rotary parameters of the file.
 
     Raises:
-        ModelError: The family of the model does not have the rotary type, or another number of frequencies.
+        ModelError: The family of the model does not support the rotary type, or has another number of frequencies.
     """
     from lpes_evo.rope import find_structure
 
@@ -213,7 +214,11 @@ def _wanted(
     current: dict[str, Any],
     name: str,
 ) -> dict[str, Any]:
-    """Return the rotary parameters that a file states, for layers that attend to everything."""
+    """Return the rotary parameters that a file states for layers with full attention.
+
+    Raises:
+        ModelError: The parameters contradict each other, or cannot be expressed by a config.
+    """
     window = int(config.max_position_embeddings)
     original = int(stated.get("scaling.original_context_length") or window)
     scale = float(stated.get("scaling.factor") or stated.get("scale_linear") or 1.0)
@@ -240,6 +245,7 @@ def _wanted(
             raise _refused(name, f"scaling of the type {kind} beside a rotary type of its own")
         return wanted | {"rope_type": "proportional"}
 
+    # Factors of 1 have no effect.
     if of_all is not None and (of_all == 1).all():
         of_all = None
 
@@ -294,17 +300,19 @@ def _base(stated: dict[str, Any], current: dict[str, Any], name: str) -> float:
     """Return the base of the frequencies."""
     if "freq_base" in stated:
         return float(stated["freq_base"])
+
     base = float(current["rope_theta"])
     if base != _DEFAULT_BASE:
         raise ModelError(
             f"Expected {name} to state rope.freq_base, but it does not, and the config of its architecture has "
             f"{base:g} where the format has {_DEFAULT_BASE:g}. Convert the model anew, or load its folder."
         )
+
     return base
 
 
 def _width(stated: dict[str, Any], config: Any, current: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the share of a head that is rotated, where the config has such a parameter."""
+    """Return the share of a head that is rotated, if the config has such a parameter."""
     known = "partial_rotary_factor" in current or hasattr(config, "partial_rotary_factor")
     if "dimension_count" not in stated or not known or current.get("rope_type") == "proportional":
         return {}
@@ -330,20 +338,23 @@ def _n_frequencies(stated: dict[str, Any], config: Any, parameters: dict[str, An
 
 
 def _truncation(config: Any) -> dict[str, Any]:
-    """Return whether the architecture rounds the bounds of YaRN, which no file states; GPT-OSS does not."""
+    """Return the architecture's setting for rounding the bounds of YaRN, which no file states.
+
+    GPT-OSS does not round them.
+    """
     parameters = getattr(type(config)(), "rope_parameters", None) or {}
     return {"truncate": parameters["truncate"]} if "truncate" in parameters else {}
 
 
 def _check_sections(stated: dict[str, Any], current: dict[str, Any], name: str) -> None:
-    """Refuse sections of a head for text, height and width that the config does not have."""
+    """Refuse sections of a head for text, height and width that differ from those of the config."""
     sections = [section for section in stated.get("dimension_sections", ()) if section]
     if len(sections) > 1 and sections != list(current.get("mrope_section") or ()):
         raise _refused(name, f"dimension_sections = {sections}")
 
 
 def _check_proportional(factors: npt.NDArray[np.float64] | None, current: dict[str, Any], name: str) -> None:
-    """Refuse factors that do other than to switch off the share of frequencies that the config leaves unrotated."""
+    """Refuse factors with another effect than to disable the frequencies that the config leaves unrotated."""
     if factors is None:
         return
     rotated = int(float(current.get("partial_rotary_factor", 1.0)) * len(factors))
@@ -354,7 +365,7 @@ def _check_proportional(factors: npt.NDArray[np.float64] | None, current: dict[s
 def _llama3(
     factors: npt.NDArray[np.float64], config: Any, current: dict[str, Any], wanted: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the parameters of Llama 3.1 and later models where the factors are theirs, else ``None``."""
+    """Return the parameters of the type ``llama3`` if they give the same factors, else ``None``."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     if any(isinstance(entry, dict) for entry in (getattr(config, "rope_parameters", None) or {}).values()):
@@ -367,10 +378,12 @@ def _llama3(
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
+
     tried = copy.deepcopy(config)
     kept = {name: value for name, value in current.items() if name in _KEPT}
     _store(tried, {"full_attention": kept | wanted | parameters})
     frequencies = ROPE_INIT_FUNCTIONS["llama3"](tried, "cpu")[0].double().numpy()
+
     base, width = wanted["rope_theta"], 2 * len(frequencies)
     plain = base ** -(np.arange(0, width, 2) / width)
     matches = len(factors) == len(plain) and np.allclose(plain / factors, frequencies, rtol=1e-4, atol=0)
@@ -386,8 +399,9 @@ def _longrope(
     config: Any,
 ) -> dict[str, Any]:
     if hasattr(config, "original_max_position_embeddings"):
-        # transformers prefers this field to the one among the rotary parameters.
+        # transformers prefers this field to the one in the rotary parameters.
         config.original_max_position_embeddings = original
+
     return {
         "rope_type": "longrope",
         "short_factor": short.tolist(),
@@ -398,19 +412,20 @@ def _longrope(
 
 
 def _sets(config: Any) -> dict[str, dict[str, Any]]:
-    """Return copies of the rotary parameters of a config by layer type; one set alone counts as full attention."""
+    """Return copies of the rotary parameters of a config by layer type; a single set counts as full attention."""
     parameters = getattr(config, "rope_parameters", None)
     if not isinstance(parameters, dict):
-        # transformers 4 keeps the base and the type apart.
+        # transformers 4 keeps the base and the type in separate fields.
         scaling = dict(getattr(config, "rope_scaling", None) or {})
         theta = getattr(config, "rope_theta", _DEFAULT_BASE)
         return {"full_attention": {"rope_type": "default", "rope_theta": theta} | scaling}
+
     nested = {name: dict(entry) for name, entry in parameters.items() if isinstance(entry, dict)}
     return nested or {"full_attention": dict(parameters)}
 
 
 def _store(config: Any, sets: dict[str, dict[str, Any]]) -> None:
-    """Put rotary parameters into a config, in the form that `_sets` found them in."""
+    """Put rotary parameters into a config, in the form in which `_sets` found them."""
     parameters = getattr(config, "rope_parameters", None)
     full = dict(sets["full_attention"])
     if not isinstance(parameters, dict):

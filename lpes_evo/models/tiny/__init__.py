@@ -1,4 +1,4 @@
-"""The embedded model: a small Llama with rotary positions that loses long recall prompts; see its README.md."""
+"""The embedded model: a small Llama with rotary positions that fails on long recall prompts; see its README.md."""
 
 from importlib.resources import files
 from pathlib import Path
