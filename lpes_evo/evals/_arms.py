@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.methods import MethodHandle, Baseline, Lpes, Method, make_method
+from lpes_evo.methods import Baseline, Lpes, Method, MethodHandle, make_method
 from lpes_evo.runs import LPES, UNTOUCHED
 from lpes_evo.scales import Scales
 
