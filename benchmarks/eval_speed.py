@@ -23,6 +23,7 @@ from lpes_evo.models import LoadedModel, load_model, smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import Example
 from lpes_evo.scales import Scales
+from lpes_evo.statistics import median_interval
 
 
 def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[Example]:
@@ -103,13 +104,6 @@ def resident_bytes(field: str) -> float:
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median of ``(n,)`` values."""
-    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(low), float(high)
-
-
 def main() -> None:
     """Print tokens per second of both sides, their ratio, and the memory."""
     parser = argparse.ArgumentParser(
@@ -144,11 +138,11 @@ def main() -> None:
     # The first pair warms up.
     measured = np.array(found[1:])
     ratios = measured[:, 1] / measured[:, 0]
-    low, high = interval(ratios)
+    middle, low, high = median_interval(ratios)
     print(f"eval under scales  {generated / np.median(measured[:, 0]):8.1f} tokens/s")
     print(f"model.generate     {generated / np.median(measured[:, 1]):8.1f} tokens/s")
     print(
-        f"eval / generate, tokens per second: {np.median(ratios):.3f} [{low:.3f}, {high:.3f}] (median of {len(ratios)} "
+        f"eval / generate, tokens per second: {middle:.3f} [{low:.3f}, {high:.3f}] (median of {len(ratios)} "
         f"pairs, 95 %; {options.rows} rows, {options.tokens} + {options.new_tokens} tokens, {loaded.dtype} on "
         f"{loaded.device})"
     )

@@ -34,6 +34,7 @@ from lpes_evo.models import LoadedModel, device_name, load_model
 from lpes_evo.operators import BezierGenome, CurveSpace, init_random_walk
 from lpes_evo.problems import Example, ModelProblem, batches, pack_rows
 from lpes_evo.rope import patch_rope, repair_frequencies
+from lpes_evo.statistics import median_interval
 from lpes_evo.workers import DevicePool, Pool
 
 POSITIONS = (0.0, 0.5, 1.0)
@@ -291,13 +292,6 @@ def patch_ratios(bench: Bench, what: str) -> list[tuple[float, float]]:
     return pairs[2:]
 
 
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Return the median of ``(n,)`` values with its 95 % bootstrap interval."""
-    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(np.median(values)), float(low), float(high)
-
-
 def genomes(space: CurveSpace, n: int) -> list[BezierGenome]:
     """Return some curves, the same every time."""
     random.seed(0)
@@ -351,7 +345,7 @@ def measure_throughput(pool: Pool, space: CurveSpace, facts: dict[str, Any], pai
             bare = pool.call(bare_seconds)
         found.append((tokens / seconds, facts["tokens_of_an_evaluation"] / bare))
     fitness, plain = np.array(found[1:]).T
-    share, low, high = interval(fitness / plain)
+    share, low, high = median_interval(fitness / plain)
     per_second = float(np.median(fitness))
     return {
         "fitness_tokens_per_second": per_second,
@@ -422,7 +416,7 @@ def main() -> None:
             )
         for what in ("prefill", "decode"):
             pairs = np.array(pool.call(patch_ratios, what))
-            ratio, low, high = interval(pairs[:, 1] / pairs[:, 0])
+            ratio, low, high = median_interval(pairs[:, 1] / pairs[:, 0])
             untouched = float(np.median(pairs[:, 0]))
             say(
                 what,

@@ -16,6 +16,7 @@ import transformers
 
 from lpes_evo.models import load_model, smollm2_file
 from lpes_evo.rope import count_layers, patch_rope
+from lpes_evo.statistics import median_interval
 
 
 @torch.inference_mode()
@@ -56,13 +57,6 @@ def ratios(measure: Callable[[Any, int], float], model: Any, tokens: int, pairs:
     return np.array(found[2:])
 
 
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median of ``(n,)`` values."""
-    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(low), float(high)
-
-
 def main() -> None:
     """Print one line for prefill and one for decode."""
     parser = argparse.ArgumentParser(
@@ -86,9 +80,9 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         values = ratios(measure, loaded.model, options.tokens, options.pairs)
-        low, high = interval(values)
+        middle, low, high = median_interval(values)
         print(
-            f"{name:8} patched / unpatched: {np.median(values):.3f} [{low:.3f}, {high:.3f}] "
+            f"{name:8} patched / unpatched: {middle:.3f} [{low:.3f}, {high:.3f}] "
             f"(median of {len(values)} pairs, 95 %; {options.tokens} tokens, {loaded.dtype})"
         )
 

@@ -30,7 +30,7 @@ from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, batches, make_task, pack_rows
 from lpes_evo.reporting import Reporter
-from lpes_evo.statistics import paired_difference
+from lpes_evo.statistics import median_interval, paired_difference
 from lpes_evo.workers import DevicePool
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -208,10 +208,10 @@ def speed(arguments: argparse.Namespace) -> None:
         order = (0, 1) if pair % 2 else (1, 0)
         seconds = {side: timed(sides[side]) for side in order}
         ratios.append(seconds[0] / seconds[1])
-    low, high = bootstrap(np.array(ratios[1:]))
+    middle, low, high = median_interval(ratios[1:])
     print(
         f"throughput of fitness evaluation / bare forward on the same tokens ({problem.n_tokens} tokens): "
-        f"{np.median(ratios[1:]):.3f} [{low:.3f}, {high:.3f}], median of {arguments.pairs} pairs"
+        f"{middle:.3f} [{low:.3f}, {high:.3f}], median of {arguments.pairs} pairs"
     )
     outside(problem, arguments)
     two_workers(arguments)
@@ -290,13 +290,6 @@ def two_workers(arguments: argparse.Namespace) -> None:
 def score(problem: ModelProblem, scales: np.ndarray) -> np.ndarray:
     """Score one curve in a worker."""
     return problem.score(scales)
-
-
-def bootstrap(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median of ``(n,)`` values."""
-    draws = np.random.default_rng(0).choice(values, (2000, len(values)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
-"""From per-example scores to fitness values and to intervals."""
+"""From per-example scores to fitness values."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
+from lpes_evo.statistics import group_means
 
 SETS = ("begin", "middle", "end")
 """The three sets of a retrieval task, in the order in which their means are given."""
@@ -46,10 +48,9 @@ def aggregate(scores: npt.ArrayLike, groups: Sequence[str], how: str = "mean") -
             f"Expected scores of shape (n_examples,) = ({len(groups)},) for {len(groups)} groups and at "
             f"least one example, but got {values.shape}."
         )
-    labels = np.asarray(groups)
-    present = set(groups)
-    names = [name for name in SETS if name in present] + sorted(present.difference(SETS))
-    means = tuple(float(values[labels == name].mean()) for name in names)
+    by_group = dict(zip(dict.fromkeys(groups), group_means(values, groups).tolist(), strict=True))
+    names = [name for name in SETS if name in by_group] + sorted(by_group.keys() - set(SETS))
+    means = tuple(by_group[name] for name in names)
     if how == "mean":
         return (float(np.mean(means)),)
     if how == "min":

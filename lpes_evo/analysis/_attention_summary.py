@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.analysis._attention_mass import PARTS, AttentionMass
-from lpes_evo.statistics import by_source, holm, median_interval, signed_rank_p
+from lpes_evo.statistics import group_means, holm, median_interval, signed_rank_p
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,13 +56,14 @@ def summarise_attention(attention: AttentionMass) -> dict[str, Any]:
 def _compare(attention: AttentionMass, chosen: list[int], layer: int, part: int) -> dict[str, Any]:
     sources = [attention.sources[index] for index in chosen]
     before, after = (
-        by_source(values[chosen, layer, part], sources) for values in (attention.untouched, attention.scaled)
+        group_means(values[chosen, layer, part], sources)
+        for values in (attention.untouched, attention.scaled)
     )
     change = after - before
     return {
-        "untouched": median_interval(before[None]),
-        "scaled": median_interval(after[None]),
-        "difference": median_interval(change[None]),
+        "untouched": median_interval(before[None])._asdict(),
+        "scaled": median_interval(after[None])._asdict(),
+        "difference": median_interval(change[None])._asdict(),
         "p_value": signed_rank_p(change),
     }
 

@@ -10,7 +10,7 @@ from lpes_evo.analysis._hidden_states import MEASURES, Drift
 from lpes_evo.errors import TaskError
 from lpes_evo.problems import AnswerScores
 from lpes_evo.statistics import (
-    by_source,
+    group_means,
     holm,
     median_interval,
     paired_comparison,
@@ -61,7 +61,7 @@ def summarise_drift(
         )
     of_arm = {name: np.array([entry == name for entry in names]) for name in arms}
     # (n_measures, n_vectors, n_layers, n_sources)
-    layers = by_source(drift.values.swapaxes(2, 3), drift.sources)
+    layers = group_means(drift.values.swapaxes(2, 3), drift.sources)
     means = layers.mean(axis=2)
     retrieval = {} if scores is None else _retrieval(scores)
     by_vector = {name: values.mean(axis=1) for name, values in retrieval.items()}
@@ -73,14 +73,14 @@ def summarise_drift(
         "arms": {
             name: _arm(
                 layers[:, chosen],
-                {key: by_source(values[chosen], drift.sources) for key, values in retrieval.items()},
+                {key: group_means(values[chosen], drift.sources) for key, values in retrieval.items()},
             )
             for name, chosen in of_arm.items()
         },
         "untouched": None
         if untouched is None
         else {
-            name: median_interval(by_source(values[None], drift.sources))
+            name: median_interval(group_means(values[None], drift.sources))._asdict()
             for name, values in _retrieval(untouched).items()
         },
         **_comparisons(means, of_arm),
@@ -125,14 +125,14 @@ def _arm(layers: FloatArray, retrieval: dict[str, FloatArray]) -> dict[str, Any]
     """Summarise drift ``(n_measures, n_vectors, n_layers, n_sources)`` of one arm."""
     found: dict[str, Any] = {"n_vectors": layers.shape[1], "drift": {}, "last_layer": {}, "layers": {}}
     for number, measure in enumerate(MEASURES):
-        of_layers = [median_interval(layers[number, :, layer]) for layer in range(layers.shape[2])]
-        found["drift"][measure] = median_interval(layers[number].mean(axis=1))
+        of_layers = [median_interval(layers[number, :, layer])._asdict() for layer in range(layers.shape[2])]
+        found["drift"][measure] = median_interval(layers[number].mean(axis=1))._asdict()
         found["last_layer"][measure] = of_layers[-1]
         found["layers"][measure] = of_layers
     found["accumulation"] = {
         measure: _accumulation([entry["value"] for entry in found["layers"][measure]]) for measure in MEASURES
     }
-    return found | {name: median_interval(values) for name, values in retrieval.items()}
+    return found | {name: median_interval(values)._asdict() for name, values in retrieval.items()}
 
 
 def _accumulation(drift: list[float]) -> dict[str, Any]:

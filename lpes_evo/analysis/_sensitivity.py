@@ -80,8 +80,8 @@ def summarise_sensitivity(problem: Problem, derivatives: dict[str, FloatArray]) 
 
 
 def _row(values: FloatArray, sources: npt.NDArray[np.str_]) -> dict[str, float]:
-    value, low, high = mean_interval(np.abs(values), sources.tolist())
-    return {"value": value, "low": low, "high": high, "signed": float(values.mean())}
+    interval = mean_interval(np.abs(values), sources.tolist())
+    return {**interval._asdict(), "signed": float(values.mean())}
 
 
 def plot_sensitivity(summary: dict[str, Any]) -> "Figure":

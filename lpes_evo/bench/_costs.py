@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
-__all__ = ["MethodCost", "Ratio", "Run", "speed_of"]
+from lpes_evo.statistics import Interval, order_interval
+
+__all__ = ["MethodCost", "Run", "ratio_to_json", "speed_of"]
 
 
 @dataclass(frozen=True)
@@ -27,28 +28,6 @@ class Run:
     def total(self) -> float:
         """Seconds of prompt and new tokens."""
         return self.prefill + self.decode
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """The median of paired ratios.
-
-    Attributes:
-        median: The median.
-        low: Lower end of its 95 % interval, by order statistics.
-        high: Upper end.
-    """
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Ratio:
-        """Return the median of ``(n,)`` ratios, of which there are at least 6."""
-        # The interval of the sign test, which supposes nothing of how times are spread.
-        interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
-        return cls(float(np.median(values)), float(interval.low), float(interval.high))
 
 
 @dataclass(frozen=True)
@@ -79,9 +58,9 @@ class MethodCost:
         """
         return np.array([getattr(changed, part) / getattr(plain, part) for plain, changed in self.pairs])
 
-    def ratio(self, part: str) -> Ratio:
+    def ratio(self, part: str) -> Interval:
         """Return the median of such ratios."""
-        return Ratio.of(self.ratios(part))
+        return order_interval(self.ratios(part))
 
     def median(self, part: str) -> float:
         """Return the median of such seconds under the method."""
@@ -93,11 +72,11 @@ class MethodCost:
         return float(np.median([peak for _, peak in self.peaks])) if self.peaks else None
 
     @property
-    def peak_ratio(self) -> Ratio | None:
+    def peak_ratio(self) -> Interval | None:
         """The peak over that of the untouched model, or ``None`` where there is nothing to divide by."""
         if not self.peaks or not all(plain for plain, _ in self.peaks):
             return None
-        return Ratio.of(np.array([peak / plain for plain, peak in self.peaks]))
+        return order_interval(np.array([peak / plain for plain, peak in self.peaks]))
 
     def to_json(self, new_tokens: int) -> dict[str, Any]:
         """Return the cost as values that `json` can write, every pair included."""
@@ -111,13 +90,15 @@ class MethodCost:
             "peak_bytes": self.peak,
             "forward_passes": self.forward_passes,
             "attention_passes": self.attention_passes,
-            "over_untouched": {part: ratio and vars(ratio) for part, ratio in ratios.items()},
+            "over_untouched": {
+                part: None if ratio is None else ratio_to_json(ratio) for part, ratio in ratios.items()
+            },
             "pairs": [{"untouched": vars(plain), "method": vars(run)} for plain, run in self.pairs],
             "peaks": [{"untouched": plain, "method": peak} for plain, peak in self.peaks],
         }
 
 
-def speed_of(one: MethodCost, other: MethodCost, part: str) -> Ratio:
+def speed_of(one: MethodCost, other: MethodCost, part: str) -> Interval:
     """Return how many times as fast one method is as another.
 
     Each was measured beside the untouched model; the ratios to it are divided, repeat by repeat.
@@ -127,4 +108,9 @@ def speed_of(one: MethodCost, other: MethodCost, part: str) -> Ratio:
         other: The cost of the other, of as many pairs.
         part: ``prefill``, ``decode`` or ``total``.
     """
-    return Ratio.of(other.ratios(part) / one.ratios(part))
+    return order_interval(other.ratios(part) / one.ratios(part))
+
+
+def ratio_to_json(ratio: Interval) -> dict[str, float]:
+    """Return the median of paired ratios with its limits as values that `json` can write."""
+    return {"median": ratio.value, "low": ratio.low, "high": ratio.high}

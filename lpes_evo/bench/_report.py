@@ -12,8 +12,9 @@ from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.methods import Method, make_method
 
 if TYPE_CHECKING:
-    from lpes_evo.bench._costs import MethodCost, Ratio
+    from lpes_evo.bench._costs import MethodCost
     from lpes_evo.bench._measure import BenchSettings
+    from lpes_evo.statistics import Interval
 
 PAPER = "arXiv 2606.27705"
 PAPER_SPEEDS = {"untouched": 1.0, "ms-poe": 1.45, "moice": 2.42}
@@ -45,20 +46,21 @@ class BenchReport:
     left_out: dict[str, str]
     notes: tuple[str, ...]
 
-    def speeds(self) -> list[tuple[str, float, dict[str, "Ratio"]]]:
+    def speeds(self) -> list[tuple[str, float, dict[str, "Interval"]]]:
         """Return how many times as fast LPES is as what the paper compares its speed with.
 
         Returns:
             For the untouched model, Ms-PoE and MoICE the name, what the paper reports, and our ratio of prefill, decode
             and total; nothing where LPES was not measured.
         """
-        from lpes_evo.bench._costs import Ratio, speed_of
+        from lpes_evo.bench._costs import speed_of
+        from lpes_evo.statistics import order_interval
 
         lpes = next((cost for cost in self.costs if cost.kind == "lpes"), None)
         if lpes is None:
             return []
         # Its own pairs hold the untouched model, so that no second measurement adds its noise.
-        untouched = {part: Ratio.of(1 / lpes.ratios(part)) for part in _PARTS}
+        untouched = {part: order_interval(1 / lpes.ratios(part)) for part in _PARTS}
         return [
             ("untouched", PAPER_SPEEDS["untouched"], untouched),
             *(
@@ -70,13 +72,15 @@ class BenchReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as values that `json` can write."""
+        from lpes_evo.bench._costs import ratio_to_json
+
         return {
             **self.facts,
             "methods": [cost.to_json(self.new_tokens) for cost in self.costs],
             "lpes_times_as_fast_as": [
                 {
                     "name": name,
-                    "here": {part: vars(ratio) for part, ratio in found.items()},
+                    "here": {part: ratio_to_json(ratio) for part, ratio in found.items()},
                     "reported": reported,
                     "reported_by": PAPER,
                 }

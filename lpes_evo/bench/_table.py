@@ -8,7 +8,7 @@ from lpes_evo.bench._report import PAPER, BenchReport
 from lpes_evo.reporting import PlainTable, say
 
 if TYPE_CHECKING:
-    from lpes_evo.bench._costs import Ratio
+    from lpes_evo.statistics import Interval
 
 
 def print_bench(report: BenchReport, console: Console) -> None:
@@ -85,5 +85,5 @@ def _speeds(report: BenchReport) -> PlainTable | None:
     return table
 
 
-def _interval(ratio: "Ratio") -> str:
-    return f"{ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+def _interval(ratio: "Interval") -> str:
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"

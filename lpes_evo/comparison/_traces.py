@@ -14,6 +14,7 @@ from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.execution import JOURNAL_FORMAT, SearchLine
 from lpes_evo.operators import CurveSpace
 from lpes_evo.search import GradientProbe
+from lpes_evo.statistics import column_limits
 from lpes_evo.storage import read_journal
 
 FloatArray = npt.NDArray[np.float64]
@@ -21,7 +22,6 @@ Axis = Literal["evaluations", "tokens", "seconds"]
 Kind = Literal["evaluation", "gradient", "repeated"]
 """What a line of a journal is; a failure that stopped a run answers nothing, and its curve comes again."""
 
-_N_RESAMPLES = 10_000
 _N_MARKS = 200
 # What no search costs; ticks of a picture and sums stay exact below it.
 _MOST_COST = 1e15
@@ -226,7 +226,7 @@ def band(traces: Sequence[Trace], values: Sequence[FloatArray], against: Axis = 
         series[np.searchsorted(cost, x, side="right") - 1] for series, cost in zip(values, costs, strict=True)
     ]
     table = np.array(rows)
-    low, high = _limits(table)
+    low, high = column_limits(table)
     return Band(x, table.mean(axis=0), low, high, len(traces))
 
 
@@ -234,11 +234,3 @@ def _cost(trace: Trace, against: Axis) -> FloatArray:
     if against == "evaluations":
         return np.arange(1.0, len(trace) + 1)
     return trace.tokens if against == "tokens" else trace.seconds
-
-
-def _limits(table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the limits of percentile bootstrap intervals over rows, for each column."""
-    n = len(table)
-    draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=_N_RESAMPLES)
-    low, high = np.quantile(draws @ table / n, [0.025, 0.975], axis=0)
-    return low, high

@@ -7,7 +7,7 @@ from typing import Any
 from lpes_evo.errors import JournalError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, failure_key, read_answer
 from lpes_evo.evals._folder import EvalFolder
-from lpes_evo.evals._lm_tasks import macro_average, read_lm_score, scored_questions
+from lpes_evo.evals._lm_tasks import macro_headline, read_lm_score, scored_questions
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
@@ -118,7 +118,7 @@ def _compare(
             _scored(place.answers, lines, arm, mine.name, drawn)
             for place, lines in zip((folder, other), records, strict=True)
         ]
-        headline = macro_average if drawn is None else headline_of(drawn.task)
+        headline = macro_headline if drawn is None else headline_of(drawn.task)
         found = difference(headline, sides[0], sides[1])
     return Comparison(
         mine.name, arm, mine.arms[arm].overall.score, their.arms[arm].overall.score, same, found

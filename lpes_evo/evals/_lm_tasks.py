@@ -18,6 +18,7 @@ from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._target import EvalTarget
 from lpes_evo.evals.harness import HarnessScore
+from lpes_evo.statistics import macro_average
 from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
@@ -128,7 +129,7 @@ def summarise_lm_task(
     results = {}
     for name, score in scores.items():
         result = summarise_arm(
-            macro_average,
+            macro_headline,
             scored[name],
             None if name == base else scored[base],
             n_failed=0,
@@ -161,7 +162,7 @@ def summarise_lm_task(
     )
 
 
-def macro_average(scores: npt.NDArray[np.float64]) -> float:
+def macro_headline(scores: npt.NDArray[np.float64]) -> float:
     """Return the mean over subjects of their means.
 
     Args:
@@ -170,8 +171,7 @@ def macro_average(scores: npt.NDArray[np.float64]) -> float:
     Returns:
         The mean.
     """
-    _, numbers, sizes = np.unique(scores[:, 1], return_inverse=True, return_counts=True)
-    return float(np.mean(np.bincount(numbers, weights=scores[:, 0]) / sizes))
+    return macro_average(scores[:, 0], scores[:, 1].tolist())
 
 
 def scored_questions(score: dict[str, Any]) -> list[ScoredExample]:

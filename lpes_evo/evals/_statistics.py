@@ -8,13 +8,17 @@ import numpy.typing as npt
 
 from lpes_evo.evals._results import ArmResult, Difference, Row
 from lpes_evo.problems import Headline
-from lpes_evo.statistics import mean_interval, paired_difference, wilson_interval
+from lpes_evo.statistics import (
+    exchange_p,
+    mean_interval,
+    paired_difference,
+    sign_flip_p,
+    sign_test_p,
+    statistic_interval,
+    wilson_interval,
+)
 
 FloatArray = npt.NDArray[np.float64]
-
-# A headline that is no mean has to be computed anew for every resample.
-_N_RESAMPLES = 2000
-_N_PERMUTATIONS = 9999
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def score_interval(
     clusters, kind = _clusters(sources)
     first = scores[:, 0]
     if headline is not None:
-        return *_bootstrap(headline, scores, clusters), f"bootstrap over {kind}"
+        return *statistic_interval(headline, scores, clusters), f"bootstrap over {kind}"
     # Scores in percent are binary too.
     unit = 100.0 if np.isin(first, (0.0, 100.0)).all() and first.any() else 1.0
     n_sources = len(set(sources))
@@ -124,7 +128,7 @@ def score_interval(
         # Resampling equal scores would make a certainty of a few of them.
         low, high = wilson_interval(n_sources if first[0] else 0, n_sources)
         return float(first.mean()), unit * low, unit * high, f"Wilson over {kind}"
-    return *mean_interval(first, clusters.astype(str).tolist()), f"bootstrap over {kind}"
+    return *mean_interval(first, clusters.tolist()), f"bootstrap over {kind}"
 
 
 def difference(
@@ -158,14 +162,14 @@ def difference(
             return headline(rows[:, :n_parts]) - headline(rows[:, n_parts:])
 
         both = np.concatenate([ours, theirs], axis=1)
-        value, low, high = _bootstrap(contrast, both, clusters)
-        p_value = _exchange_test(contrast, both, clusters)
+        value, low, high = statistic_interval(contrast, both, clusters)
+        p_value = exchange_p(headline, ours, theirs, clusters)
     else:
-        value, low, high = paired_difference(ours[:, 0], theirs[:, 0], clusters.astype(str).tolist())
+        value, low, high = paired_difference(ours[:, 0], theirs[:, 0], clusters.tolist())
         if _is_binary(ours[:, 0]) and _is_binary(theirs[:, 0]) and len(set(sources)) == len(sources):
-            p_value, test = _mcnemar(ours[:, 0], theirs[:, 0]), "McNemar, exact"
+            p_value, test = sign_test_p(ours[:, 0] - theirs[:, 0]), "McNemar, exact"
         else:
-            p_value = _sign_flip_test(ours[:, 0] - theirs[:, 0], clusters)
+            p_value = sign_flip_p(ours[:, 0] - theirs[:, 0], clusters)
     return Difference(value=value, low=low, high=high, p_value=p_value, test=test, n=len(pairs))
 
 
@@ -183,62 +187,3 @@ def _clusters(sources: Sequence[str]) -> tuple[npt.NDArray[np.intp], str]:
     if numbers.max() == 0:
         return np.arange(len(numbers)), "examples"
     return numbers, "sources"
-
-
-def _bootstrap(
-    statistic: Headline, rows: FloatArray, clusters: npt.NDArray[np.intp]
-) -> tuple[float, float, float]:
-    """Return a statistic of rows with its percentile bootstrap interval over clusters."""
-    members = np.split(np.argsort(clusters, kind="stable"), np.cumsum(np.bincount(clusters))[:-1])
-    generator = np.random.default_rng(0)
-    found = []
-    for _ in range(_N_RESAMPLES):
-        drawn = generator.integers(len(members), size=len(members))
-        found.append(statistic(rows[np.concatenate([members[number] for number in drawn])]))
-    low, high = np.quantile(found, [0.025, 0.975])
-    return float(statistic(rows)), float(low), float(high)
-
-
-def _mcnemar(ours: FloatArray, theirs: FloatArray) -> float:
-    """Return the p-value of McNemar's exact test: among pairs that differ, either way is equally likely."""
-    from scipy.stats import binomtest
-
-    n_better, n_worse = int((ours > theirs).sum()), int((ours < theirs).sum())
-    if n_better + n_worse == 0:
-        return 1.0
-    return float(binomtest(n_better, n_better + n_worse).pvalue)
-
-
-def _sign_flip_test(differences: FloatArray, clusters: npt.NDArray[np.intp]) -> float:
-    """Return the p-value of the mean difference where the arms may be exchanged cluster by cluster."""
-    from scipy.stats import permutation_test
-
-    sums = np.bincount(clusters, weights=differences)
-    sums = sums[sums != 0]
-    # The only cluster that differs is as far from 0 under either sign.
-    if sums.size < 2:
-        return 1.0
-    outcome = permutation_test(
-        (sums,),
-        lambda values, axis: np.sum(values, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=_N_PERMUTATIONS,
-        batch=1000,
-        random_state=np.random.default_rng(0),
-    )
-    return float(outcome.pvalue)
-
-
-def _exchange_test(contrast: Headline, both: FloatArray, clusters: npt.NDArray[np.intp]) -> float:
-    """Return the p-value of a contrast of two arms where they may be exchanged cluster by cluster."""
-    n_parts = both.shape[1] // 2
-    exchanged = np.concatenate([both[:, n_parts:], both[:, :n_parts]], axis=1)
-    generator = np.random.default_rng(0)
-    observed = abs(contrast(both))
-    n_as_large = 1
-    for _ in range(_N_RESAMPLES - 1):
-        chosen = generator.integers(2, size=clusters.max() + 1, dtype=bool)[clusters]
-        # What rounding alone makes smaller counts as equal.
-        n_as_large += abs(contrast(np.where(chosen[:, None], exchanged, both))) >= observed * (1 - 1e-12)
-    return n_as_large / _N_RESAMPLES

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import wilcoxon
 
 from lpes_evo.errors import TaskError
+from lpes_evo.statistics import signed_rank_p
 
 _MIN_TIED = 10
 
@@ -105,4 +105,4 @@ def _are_below_zero(differences: npt.NDArray[np.float64], level: float) -> bool:
     is_tied = len(np.unique(np.abs(different))) < n
     if not n or 2.0**-n > level or (is_tied and n < _MIN_TIED) or different.mean() >= 0:
         return False
-    return bool(wilcoxon(different, alternative="less").pvalue <= level)
+    return signed_rank_p(different, "less") <= level

@@ -1,6 +1,7 @@
-"""Confidence intervals, paired tests and corrections for several tests.
+"""Statistics: intervals, bootstraps, tests of paired differences, corrections for several tests, and averages.
 
-Imports nothing of the package but its errors.
+Every number of an evaluation, a comparison, an analysis or a benchmark that carries an interval or a p-value gets it
+here. The package needs nothing but numpy and scipy.
 """
 
 import lazy_loader

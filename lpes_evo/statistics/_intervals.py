@@ -1,14 +1,30 @@
-"""Confidence intervals of proportions, of means over examples, and of paired differences."""
+"""Interval: a value with its limits; and the intervals that need no resampling."""
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest
+from scipy.stats import binomtest, quantile_test
+
+
+class Interval(NamedTuple):
+    """A value with the limits of its confidence interval.
+
+    Attributes:
+        value: The estimate.
+        low: Lower limit.
+        high: Upper limit.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 def wilson_interval(n_successes: int, n_trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the Wilson interval of a proportion.
+    """Return the limits of the Wilson interval of a proportion.
 
     Args:
         n_successes: Number of successes.
@@ -19,82 +35,51 @@ def wilson_interval(n_successes: int, n_trials: int, confidence: float = 0.95) -
         The lower and the upper limit.
 
     Raises:
-        ValueError: There are no trials, or the successes do not lie between 0 and their number.
+        ValueError: There are no trials, or the number of successes is not between 0 and the number of trials.
     """
     if n_trials < 1 or not 0 <= n_successes <= n_trials:
         raise ValueError(
             f"Expected 0 <= n_successes <= n_trials and n_trials >= 1, but got {n_successes} of {n_trials}."
         )
+
     interval = binomtest(int(n_successes), int(n_trials)).proportion_ci(confidence, method="wilson")
     return float(interval.low), float(interval.high)
 
 
-def mean_interval(
-    values: npt.ArrayLike,
-    clusters: Sequence[str] | None = None,
-    *,
-    confidence: float = 0.95,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Return the mean over examples with its percentile bootstrap interval.
+def order_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the median of a sample with the interval of the sign test.
+
+    The limits are two of the values themselves (Thompson, "On confidence ranges for the median", Annals of Mathematical
+    Statistics 7(3), 1936). The interval is exact and assumes nothing about the distribution, which suits a few measured
+    times. At a level of 95 % it takes six values; with fewer, a limit is NaN.
 
     Args:
-        values: One value per example, ``(n_examples,)``; booleans count as 0 and 1.
-        clusters: Name of what each example is made of, ``(n_examples,)``. Examples of one cluster are drawn
-            together, since they are not independent; each is its own cluster when ``None``.
-        confidence: Confidence level.
-        n_resamples: Bootstrap samples.
-        seed: Seed of the resampling; numpy's global state is not touched.
-
-    Returns:
-        The mean, and the lower and the upper limit of its interval.
-
-    Raises:
-        ValueError: There are no values, they have more than one axis, or not one cluster for each.
-    """
-    data = np.asarray(values, dtype=np.float64)
-    if data.ndim != 1 or not data.size or (clusters is not None and len(clusters) != data.size):
-        raise ValueError(
-            f"Expected values of shape (n_examples,) with n_examples >= 1 and a cluster for each, but got "
-            f"{data.shape} and {None if clusters is None else len(clusters)} clusters."
-        )
-    _, numbers = np.unique(np.arange(data.size) if clusters is None else list(clusters), return_inverse=True)
-    sums, sizes = np.bincount(numbers, weights=data), np.bincount(numbers)
-    # Drawing how often each distinct cluster occurs is the bootstrap itself, and needs memory for the few
-    # distinct sums of accuracies instead of for every cluster.
-    distinct, counts = np.unique(np.stack([sums, sizes], axis=1), axis=0, return_counts=True)
-    draws = np.random.default_rng(seed).multinomial(len(sums), counts / len(sums), size=n_resamples)
-    tails = (1 - confidence) / 2
-    low, high = np.quantile((draws @ distinct[:, 0]) / (draws @ distinct[:, 1]), [tails, 1 - tails])
-    return float(data.mean()), float(low), float(high)
-
-
-def paired_difference(
-    first: npt.ArrayLike,
-    second: npt.ArrayLike,
-    clusters: Sequence[str] | None = None,
-    *,
-    confidence: float = 0.95,
-) -> tuple[float, float, float]:
-    """Return the mean of ``first - second`` over paired examples with its percentile bootstrap interval.
-
-    Args:
-        first: One value per example, ``(n_examples,)``; booleans count as 0 and 1.
-        second: Values of the same examples, ``(n_examples,)``.
-        clusters: What each example is made of, see `mean_interval`.
+        values: The sample, ``(n,)``.
         confidence: Confidence level.
 
     Returns:
-        The mean difference, and the lower and the upper limit of its interval.
-
-    Raises:
-        ValueError: The arrays are empty, differ in shape, have more than one axis, or not one cluster for each.
+        The median and its limits.
     """
-    ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if ours.ndim != 1 or ours.shape != theirs.shape or not ours.size:
-        raise ValueError(
-            f"Expected two arrays of one shape (n_examples,) with n_examples >= 1, but got {ours.shape} and "
-            f"{theirs.shape}."
-        )
-    return mean_interval(ours - theirs, clusters, confidence=confidence)
+    sample = np.asarray(values, dtype=np.float64)
+    limits = quantile_test(sample, p=0.5).confidence_interval(confidence)
+    return Interval(float(np.median(sample)), float(limits.low), float(limits.high))
+
+
+def combined_interval(intervals: Sequence[Interval]) -> Interval:
+    """Return the mean of independent estimates with an interval made of their own intervals.
+
+    The distance of a limit from the mean combines the squared distances of the single limits (Zou and Donner,
+    "Construction of confidence limits about effect measures", Statistics in Medicine 27(10), 2008,
+    doi:10.1002/sim.3095, with equal weights). The method holds up where an estimate is a proportion of 0 or 1.
+
+    Args:
+        intervals: The estimates with their intervals, at least one.
+
+    Returns:
+        The mean and its limits.
+    """
+    n = len(intervals)
+    mean = float(np.mean([interval.value for interval in intervals]))
+    below = math.hypot(*(interval.value - interval.low for interval in intervals)) / n
+    above = math.hypot(*(interval.high - interval.value for interval in intervals)) / n
+    return Interval(mean, mean - below, mean + above)

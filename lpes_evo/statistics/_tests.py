@@ -1,167 +1,125 @@
-"""Intervals and tests for vectors of scales that were tried on the same inputs."""
+"""Tests of paired differences, and the correction of p-values for their number. All tests are two-sided by default."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest, permutation_test, wilcoxon
 
 FloatArray = npt.NDArray[np.float64]
 
-_N_RESAMPLES = 2000
+_N_PERMUTATIONS = 9999
+
+# A statistic that is no mean has to be computed anew for every permutation.
+_N_EXCHANGES = 2000
 
 
-def by_source(values: FloatArray, sources: Sequence[str]) -> FloatArray:
-    """Return means over the inputs of each source.
+def sign_test_p(differences: npt.ArrayLike) -> float:
+    """Return the p-value of the sign test of paired differences.
 
-    Args:
-        values: One number for each input, ``(..., n_inputs)``.
-        sources: What each input is made of, ``(n_inputs,)``.
-
-    Returns:
-        One number for each source, ``(..., n_sources)``, in the order in which sources first come.
-    """
-    order = {source: number for number, source in enumerate(dict.fromkeys(sources))}
-    numbers = np.array([order[source] for source in sources])
-    return np.stack([values[..., numbers == number].mean(axis=-1) for number in order.values()], axis=-1)
-
-
-def median_interval(values: FloatArray, seed: int = 0) -> dict[str, float]:
-    """Return the median over vectors of the mean over sources, with its 95 % interval.
-
-    The interval is the percentile bootstrap that draws vectors and sources anew, both at once, since each vector met
-    each source; it is not too narrow (Owen 2007, The pigeonhole bootstrap). With one vector only sources are drawn.
+    Of the pairs that differ, each is equally likely to differ in either direction. For right and wrong answers this is
+    McNemar's exact test.
 
     Args:
-        values: One number for each vector and source, ``(n_vectors, n_sources)``.
-        seed: Seed of the resampling.
+        differences: The paired differences, ``(n,)``.
 
     Returns:
-        ``value``, ``low`` and ``high``.
+        The p-value; 1 where all differences are 0.
     """
-    low, high = np.quantile(_resampled_medians(values, seed), [0.025, 0.975])
-    return {"value": float(np.median(values.mean(axis=1))), "low": float(low), "high": float(high)}
+    values = np.asarray(differences)
+    n_positive, n_negative = int((values > 0).sum()), int((values < 0).sum())
+    n = n_positive + n_negative
+    return float(binomtest(n_positive, n).pvalue) if n else 1.0
 
 
-def _resampled_medians(values: FloatArray, seed: int, stream: int = 0) -> FloatArray:
-    """Return bootstrap medians over vectors of means over sources, ``(n_resamples,)``.
-
-    Equal seeds draw the same sources; unrelated arms draw their vectors from different streams.
-    """
-    n_vectors, n_sources = values.shape
-    generator = np.random.default_rng(seed)
-    counts = generator.multinomial(n_sources, np.full(n_sources, 1 / n_sources), size=_N_RESAMPLES)
-    means = values @ counts.T / n_sources
-    drawn = np.random.default_rng([seed, stream]).integers(n_vectors, size=(n_vectors, _N_RESAMPLES))
-    medians: FloatArray = np.median(np.take_along_axis(means, drawn, axis=0), axis=0)
-    return medians
-
-
-def signed_rank_p(differences: FloatArray) -> float:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test of paired differences ``(n,)``; 1 if all are 0."""
-    from scipy.stats import wilcoxon
-
-    return float(wilcoxon(differences).pvalue) if differences.any() else 1.0
-
-
-def paired_comparison(curve: FloatArray, others: FloatArray) -> dict[str, Any]:
-    """Compare an arm with the curve on the same sources.
-
-    Two tests, both two-sided: over sources, Wilcoxon's signed-rank test of the difference between the arm's median
-    vector and the curve; over vectors, the sign test of how many of them exceed the curve.
+def signed_rank_p(
+    differences: FloatArray, alternative: Literal["two-sided", "less", "greater"] = "two-sided"
+) -> float:
+    """Return the p-value of the signed-rank test (Wilcoxon, Biometrics Bulletin 1(6), 1945) of paired differences.
 
     Args:
-        curve: Numbers of the curve, ``(n_sources,)``.
-        others: Numbers of the arm's vectors, ``(n_vectors, n_sources)``.
+        differences: The paired differences, ``(n,)``.
+        alternative: ``two-sided``; or ``less`` or ``greater``, whether the differences are below or above 0.
 
     Returns:
-        The median difference ``value`` (arm minus curve) with ``low`` and ``high``, see `median_interval`; ``n_more``
-        and ``n_less``, the vectors whose mean is above and below the curve's, of ``n_vectors``; ``p_sources``,
-        ``p_vectors`` (``None`` for a single vector), and ``p_value``, the larger of the two.
+        The p-value; 1 where all differences are 0.
     """
-    from scipy.stats import binomtest
-
-    differences = others - curve
-    means = differences.mean(axis=1)
-    n_more, n_less = int((means > 0).sum()), int((means < 0).sum())
-    p_sources = signed_rank_p(np.median(differences, axis=0))
-    p_vectors = None
-    if len(others) > 1:
-        p_vectors = float(binomtest(n_more, n_more + n_less).pvalue) if n_more + n_less else 1.0
-    return {
-        **median_interval(differences),
-        "n_more": n_more,
-        "n_less": n_less,
-        "n_vectors": len(others),
-        "p_sources": p_sources,
-        "p_vectors": p_vectors,
-        "p_value": max(p_sources, p_vectors or 0.0),
-    }
+    return float(wilcoxon(differences, alternative=alternative).pvalue) if differences.any() else 1.0
 
 
-def unpaired_comparison(first: FloatArray, second: FloatArray) -> dict[str, Any]:
-    """Compare two arms of unrelated vectors on the same sources.
+def sign_flip_p(differences: FloatArray, clusters: npt.NDArray[np.intp]) -> float:
+    """Return the p-value of a mean difference by a permutation test that exchanges two arms source by source.
 
     Args:
-        first: Numbers of one arm, ``(n_vectors, n_sources)``.
-        second: Numbers of the other, ``(n_other_vectors, n_sources)``.
+        differences: The paired differences, ``(n_examples,)``.
+        clusters: Number of the source of each example, ``(n_examples,)``, counted from 0 without a gap.
 
     Returns:
-        The difference ``value`` of the medians over vectors (second minus first), with its 95 % percentile bootstrap
-        interval ``low`` to ``high`` over vectors and sources; and ``p_value`` of the Mann-Whitney test over vectors,
-        two-sided.
+        The p-value; 1 where at most one source differs, since its sum is as far from 0 under either sign.
     """
-    from scipy.stats import mannwhitneyu
+    sums = np.bincount(clusters, weights=differences)
+    sums = sums[sums != 0]
+    if sums.size < 2:
+        return 1.0
 
-    resampled = _resampled_medians(second, 0, stream=1) - _resampled_medians(first, 0)
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    first_means, second_means = first.mean(axis=1), second.mean(axis=1)
-    return {
-        "value": float(np.median(second_means) - np.median(first_means)),
-        "low": float(low),
-        "high": float(high),
-        "p_value": float(mannwhitneyu(second_means, first_means).pvalue),
-    }
+    outcome = permutation_test(
+        (sums,),
+        lambda values, axis: np.sum(values, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_N_PERMUTATIONS,
+        batch=1000,
+        random_state=np.random.default_rng(0),
+    )
+    return float(outcome.pvalue)
+
+
+def exchange_p(
+    statistic: Callable[[FloatArray], float],
+    ours: FloatArray,
+    theirs: FloatArray,
+    clusters: npt.NDArray[np.intp],
+) -> float:
+    """Return the p-value of the difference of any statistic by a permutation test that exchanges arms by source.
+
+    Args:
+        statistic: Takes rows, ``(n, n_parts)``, and returns one number.
+        ours: The numbers of one arm, ``(n_examples, n_parts)``.
+        theirs: The numbers of the other arm on the same examples, ``(n_examples, n_parts)``.
+        clusters: Number of the source of each example, ``(n_examples,)``, counted from 0 without a gap.
+
+    Returns:
+        The p-value.
+    """
+    generator = np.random.default_rng(0)
+    observed = abs(statistic(ours) - statistic(theirs))
+
+    # The observed assignment is one of the permutations.
+    n_as_large = 1
+    for _ in range(_N_EXCHANGES - 1):
+        exchanged = generator.integers(2, size=clusters.max() + 1, dtype=bool)[clusters][:, None]
+        difference = statistic(np.where(exchanged, theirs, ours)) - statistic(
+            np.where(exchanged, ours, theirs)
+        )
+        # A difference that is smaller by rounding alone counts as equal.
+        n_as_large += abs(difference) >= observed * (1 - 1e-12)
+    return n_as_large / _N_EXCHANGES
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number by Holm's method (1979)."""
+    """Return p-values corrected for their number.
+
+    Args:
+        p_values: The p-values, in any order.
+
+    Returns:
+        The corrected p-values, in the same order (Holm, "A simple sequentially rejective multiple test procedure",
+        Scandinavian Journal of Statistics 6(2), 1979).
+    """
     order = np.argsort(p_values)
     stepped = np.asarray(p_values)[order] * (len(p_values) - np.arange(len(p_values)))
+
     corrected = np.empty(len(p_values))
     corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
     return [float(value) for value in corrected]
-
-
-def rank_correlation(first: FloatArray, second: FloatArray, seed: int = 0) -> dict[str, float] | None:
-    """Return Spearman's rank correlation with its 95 % percentile bootstrap interval.
-
-    Args:
-        first: Numbers, ``(n,)``.
-        second: Numbers that belong to them, ``(n,)``.
-        seed: Seed of the resampling.
-
-    Returns:
-        ``value``, ``low``, ``high``, ``p_value`` (of no monotone association) and ``n``; ``None`` with fewer than four
-        pairs, or where one of the two never changes.
-    """
-    from scipy.stats import rankdata, spearmanr
-
-    n = len(first)
-    if n < 4 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return None
-    drawn = np.random.default_rng(seed).integers(n, size=(_N_RESAMPLES, n))
-    ranks = [rankdata(values[drawn], axis=1) for values in (first, second)]
-    x, y = (entry - entry.mean(axis=1, keepdims=True) for entry in ranks)
-    norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-    # A resample in which one of the two never changes has no correlation.
-    usable = norms > 0
-    low, high = np.quantile((x * y).sum(axis=1)[usable] / norms[usable], [0.025, 0.975])
-    outcome = spearmanr(first, second)
-    return {
-        "value": float(outcome.statistic),
-        "low": float(low),
-        "high": float(high),
-        "p_value": float(outcome.pvalue),
-        "n": n,
-    }

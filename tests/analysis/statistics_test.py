@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lpes_evo.statistics import (
-    by_source,
+    group_means,
     holm,
     median_interval,
     paired_comparison,
@@ -13,7 +13,7 @@ from lpes_evo.statistics import (
 
 def test_inputs_of_one_source_count_once():
     values = np.array([[1.0, 3.0, 10.0, 20.0]])
-    assert by_source(values, ["b", "b", "a", "c"]).tolist() == [[2.0, 10.0, 20.0]]
+    assert group_means(values, ["b", "b", "a", "c"]).tolist() == [[2.0, 10.0, 20.0]]
 
 
 def test_holm_corrects_as_published():
@@ -28,16 +28,16 @@ def test_the_interval_of_the_median_covers_the_truth_about_as_often_as_it_says()
     for _ in range(60):
         values = generator.standard_normal((15, 1)) + generator.standard_normal((1, 12))
         found = median_interval(values)
-        assert found["low"] <= found["value"] <= found["high"]
-        covered += found["low"] <= 0 <= found["high"]
+        assert found.low <= found.value <= found.high
+        covered += found.low <= 0 <= found.high
     assert covered >= 52
 
 
 def test_an_interval_of_one_vector_is_about_sources_and_of_one_source_about_vectors():
-    assert median_interval(np.ones((1, 5))) == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert median_interval(np.ones((1, 5))) == (1.0, 1.0, 1.0)
     vectors = median_interval(np.arange(9.0)[:, None])
-    assert vectors["value"] == 4.0
-    assert vectors["low"] < 3 < 5 < vectors["high"]
+    assert vectors.value == 4.0
+    assert vectors.low < 3 < 5 < vectors.high
 
 
 def test_a_paired_comparison_knows_its_closed_forms():

@@ -12,13 +12,14 @@ from rich.console import Console
 
 from commands import lpes_evo
 from lpes_evo.bench import print_bench, run_bench
-from lpes_evo.bench._costs import MethodCost, Ratio, Run, speed_of
+from lpes_evo.bench._costs import MethodCost, Run, speed_of
 from lpes_evo.bench._measure import BenchSettings, measure_costs
 from lpes_evo.bench._memory import peak_meter
 from lpes_evo.bench._report import BenchReport, _make_methods, _Subject
 from lpes_evo.bench._shapes import Shape, random_model, shape_names
 from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import make_method, method_names
+from lpes_evo.statistics import Interval, order_interval
 from method_promises import logits, state
 
 FEW = {"prompt_tokens": 24, "new_tokens": 2, "repeats": 6}
@@ -41,8 +42,8 @@ def tiny() -> Any:
 def test_intervals_are_those_of_the_sign_test() -> None:
     values = np.array([5.0, 1, 9, 3, 7, 2, 8, 4, 6])
     # Of nine, the second from either end: binomial tails of 10 / 512 each.
-    assert Ratio.of(values) == Ratio(5, 2, 8)
-    assert Ratio.of(values[:6]) == Ratio(4, 1, 9)
+    assert order_interval(values) == Interval(5, 2, 8)
+    assert order_interval(values[:6]) == Interval(4, 1, 9)
 
 
 def test_ratios_are_taken_in_pairs() -> None:
@@ -51,11 +52,11 @@ def test_ratios_are_taken_in_pairs() -> None:
         cost(name, [factor * t for t in untouched], untouched) for name, factor in (("a", 2), ("b", 0.5))
     )
     for part in ("prefill", "decode", "total"):
-        assert twice.ratio(part) == Ratio(2, 2, 2)
-        assert speed_of(half, twice, part) == Ratio(4, 4, 4)
+        assert twice.ratio(part) == Interval(2, 2, 2)
+        assert speed_of(half, twice, part) == Interval(4, 4, 4)
     assert twice.median("prefill") == 12
     assert twice.peak is None is twice.peak_ratio
-    assert cost("a", untouched, untouched, ((1, 3),) * 6).peak_ratio == Ratio(3, 3, 3)
+    assert cost("a", untouched, untouched, ((1, 3),) * 6).peak_ratio == Interval(3, 3, 3)
     assert cost("a", untouched, untouched, ((0, 4),) * 6).peak_ratio is None
 
 
@@ -179,7 +180,7 @@ def test_the_report_shows_our_ratios_beside_those_of_the_paper() -> None:
     facts = {"model": "m", "parameters": 10, "dtype": "float32", "device_name": "d", "threads": None, "time": "t",
              "memory": "how", "settings": FEW, "n_layers": 2, "of_layers": 32}  # fmt: skip
     report = BenchReport(facts, 2, costs, {"yarn:4": "a reason"}, ())
-    assert [(name, reported, found["total"].median) for name, reported, found in report.speeds()] == [
+    assert [(name, reported, found["total"].value) for name, reported, found in report.speeds()] == [
         ("untouched", 1.0, 0.5), ("ms-poe", 1.45, 1.5), ("moice", 2.42, 3)
     ]  # fmt: skip
     with (console := Console(width=120)).capture() as capture:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lpes_evo.evals._lm_tasks import macro_average
+from lpes_evo.evals._lm_tasks import macro_headline
 from lpes_evo.evals._statistics import ScoredExample, difference, score_interval, summarise_arm
 from lpes_evo.problems import headline_of, make_task
 from lpes_evo.statistics import wilson_interval
@@ -130,4 +130,4 @@ def test_a_task_tells_whether_its_headline_is_a_mean():
 
 
 def test_the_macro_average_gives_every_subject_the_same_weight():
-    assert macro_average(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 4.0]])) == 0.5
+    assert macro_headline(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 4.0]])) == 0.5

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpes_evo.statistics import mean_interval, wilson_interval
+from lpes_evo.statistics import Interval, combined_interval, mean_interval, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ def score_subject(values: Sequence[float], n_shots: int) -> SubjectScore:
 def macro_average(subjects: Mapping[str, SubjectScore]) -> SubjectScore:
     """Return the mean over subjects, each of the same weight, as if it were a subject.
 
-    The limits combine those of the subjects by their squared distances from the means, which holds up where a
-    subject is small or wholly right (Zou and Donner 2008, doi:10.1002/sim.3095, with equal weights).
+    The limits combine those of the subjects, see `lpes_evo.statistics.combined_interval`.
 
     Args:
         subjects: Scores of the subjects.
@@ -105,14 +104,11 @@ def macro_average(subjects: Mapping[str, SubjectScore]) -> SubjectScore:
         Mean, interval and standard error; the numbers of questions are added up.
     """
     scores = list(subjects.values())
-    mean = float(np.mean([score.mean for score in scores]))
-    low, high = (
-        math.hypot(*(score.mean - score.interval[side] for score in scores)) / len(scores) for side in (0, 1)
-    )
+    mean, low, high = combined_interval([Interval(score.mean, *score.interval) for score in scores])
     errors = [score.stderr for score in scores if score.stderr is not None]
     return SubjectScore(
         mean,
-        (mean - low, mean + high),
+        (low, high),
         math.hypot(*errors) / len(scores) if len(errors) == len(scores) else None,
         sum(score.n for score in scores),
         scores[0].n_shots,
