@@ -22,6 +22,7 @@ from lpes_evo.methods import Lpes
 from lpes_evo.models import LoadedModel, load_model, smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import Example
+from lpes_evo.reporting import interval_text
 from lpes_evo.scales import Scales
 from lpes_evo.statistics import median_interval
 
@@ -138,11 +139,10 @@ def main() -> None:
     # The first pair warms up.
     measured = np.array(found[1:])
     ratios = measured[:, 1] / measured[:, 0]
-    middle, low, high = median_interval(ratios)
     print(f"eval under scales  {generated / np.median(measured[:, 0]):8.1f} tokens/s")
     print(f"model.generate     {generated / np.median(measured[:, 1]):8.1f} tokens/s")
     print(
-        f"eval / generate, tokens per second: {middle:.3f} [{low:.3f}, {high:.3f}] (median of {len(ratios)} "
+        f"eval / generate, tokens per second: {interval_text(*median_interval(ratios))} (median of {len(ratios)} "
         f"pairs, 95 %; {options.rows} rows, {options.tokens} + {options.new_tokens} tokens, {loaded.dtype} on "
         f"{loaded.device})"
     )

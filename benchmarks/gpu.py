@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lpes_evo.config import SearchSettings
@@ -33,6 +32,7 @@ from lpes_evo.execution import Evaluator
 from lpes_evo.models import LoadedModel, device_name, load_model
 from lpes_evo.operators import BezierGenome, CurveSpace, init_random_walk
 from lpes_evo.problems import Example, ModelProblem, batches, pack_rows
+from lpes_evo.reporting import Table, interval_text
 from lpes_evo.rope import patch_rope, repair_frequencies
 from lpes_evo.statistics import median_interval
 from lpes_evo.workers import DevicePool, Pool
@@ -391,9 +391,7 @@ def main() -> None:
         )
     shape = SMALL if options.small else QWEN
     console = Console(width=110)
-    table = Table()
-    table.add_column("what")
-    table.add_column("figure", justify="right")
+    table = Table("", ["what", "figure"])
     with DevicePool("cpu" if options.small else "cuda:0", BenchSpec(shape)) as pool:
         facts = pool.call(describe)
         say("device", facts)
@@ -403,7 +401,7 @@ def main() -> None:
         table.add_row("fitness evaluation, tokens/s", f"{speed['fitness_tokens_per_second']:.0f}")
         table.add_row("bare forward, tokens/s", f"{speed['bare_tokens_per_second']:.0f}")
         table.add_row(
-            "fitness / bare", f"{speed['fitness_over_bare']:.3f} [{speed['low']:.3f}, {speed['high']:.3f}]"
+            "fitness / bare", interval_text(speed["fitness_over_bare"], speed["low"], speed["high"])
         )
         table.add_row("product of matrices, TFLOP/s", f"{speed['matrix_tflops']:.1f}")
         table.add_row("FLOP utilisation, fitness", f"{100 * speed['flop_utilisation']:.1f} %")
@@ -422,11 +420,11 @@ def main() -> None:
                 what,
                 {"untouched_seconds": untouched, "patched_over_untouched": ratio, "low": low, "high": high},
             )
-            table.add_row(f"{what}, patched / untouched", f"{ratio:.3f} [{low:.3f}, {high:.3f}]")
-    table.title = (
+            table.add_row(f"{what}, patched / untouched", interval_text(ratio, low, high))
+    table.caption = (
         f"{facts['device']}, {facts['dtype']}, torch {facts['torch']}, transformers {facts['transformers']}"
     )
-    console.print(table)
+    table.print(console)
 
 
 def say(what: str, values: dict[str, Any]) -> None:

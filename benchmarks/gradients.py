@@ -28,7 +28,7 @@ from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSetti
 from lpes_evo.config import CurveSettings
 from lpes_evo.models import smollm2_file
 from lpes_evo.problems import DataRequest, ModelProblem, make_task
-from lpes_evo.reporting import Reporter
+from lpes_evo.reporting import Reporter, difference_text
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
@@ -227,8 +227,7 @@ class Bench:
 
 def interval(values: np.ndarray, plain: np.ndarray) -> str:
     """Return the paired difference over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
-    difference, low, high = paired_difference(values, plain)
-    return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return difference_text(*paired_difference(values, plain), form=".4f")
 
 
 def values_at(

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from lpes_evo import Journal, load_config, load_model
 from lpes_evo.methods import make_method, score_row_by_row
 from lpes_evo.problems import encode_examples, score_answers, sharing_is_sound
+from lpes_evo.reporting import Table, difference_text
 from lpes_evo.runs import draw_examples
 from lpes_evo.statistics import paired_difference
 
@@ -102,15 +103,16 @@ def pairs(options: argparse.Namespace) -> None:
     for record in map(json.loads, lines):
         arm, _, example = record["key"].split("/", 2)
         scores.setdefault(unquote(arm), {})[example] = record["score"][0]
-    print("| LPES minus | difference | n |\n|---|---|---|")
+    table = Table("", ["LPES minus", "difference", "n"])
     ours = scores.pop("lpes")
     for arm, theirs in scores.items():
         ids = sorted(ours)
         # The last part of an id is the position; what stands before it is the text.
-        difference, low, high = paired_difference(
+        difference = paired_difference(
             [ours[id_] for id_ in ids], [theirs[id_] for id_ in ids], [id_.rpartition("/")[0] for id_ in ids]
         )
-        print(f"| `{arm}` | {difference:+.3f} [{low:+.3f}, {high:+.3f}] | {len(ids)} |")
+        table.add_row(f"`{arm}`", difference_text(*difference), len(ids))
+    print(table.to_markdown())
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from lpes_evo.models import load_model, smollm2_file
+from lpes_evo.reporting import interval_text
 from lpes_evo.rope import count_layers, patch_rope
 from lpes_evo.statistics import median_interval
 
@@ -80,9 +81,8 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         values = ratios(measure, loaded.model, options.tokens, options.pairs)
-        middle, low, high = median_interval(values)
         print(
-            f"{name:8} patched / unpatched: {middle:.3f} [{low:.3f}, {high:.3f}] "
+            f"{name:8} patched / unpatched: {interval_text(*median_interval(values))} "
             f"(median of {len(values)} pairs, 95 %; {options.tokens} tokens, {loaded.dtype})"
         )
 

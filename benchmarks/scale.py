@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from lpes_evo.config import SearchSettings
 from lpes_evo.operators import CurveSpace
+from lpes_evo.reporting import interval_text
 from lpes_evo.search import Evaluation, Search
 
 JOURNAL = Path(__file__).parents[1] / "docs" / "results" / "smollm2-needle" / "journal.jsonl"
@@ -134,8 +135,7 @@ def simulate(
 
 def shown(values: list[float], form: str) -> str:
     """Return the median of some values and their range."""
-    low, middle, high = (format(value, form) for value in np.quantile(values, [0, 0.5, 1]))
-    return f"{middle} [{low}, {high}]"
+    return interval_text(float(np.median(values)), min(values), max(values), form)
 
 
 def main() -> None:

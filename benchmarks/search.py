@@ -29,7 +29,7 @@ from lpes_evo import Evaluation, Evaluator, Journal, Search, SearchSettings, dri
 from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, batches, make_task, pack_rows
-from lpes_evo.reporting import Reporter
+from lpes_evo.reporting import Reporter, difference_text, interval_text
 from lpes_evo.statistics import median_interval, paired_difference
 from lpes_evo.workers import DevicePool
 
@@ -172,12 +172,12 @@ def reach(arguments: argparse.Namespace) -> None:
         ("seconds", second_ratios),
         ("tokens, the plain loop with shared texts", racing_ratios),
     ):
-        print(f"  {name}: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
+        print(f"  {name}: {interval_text(float(np.median(ratios)), min(ratios), max(ratios))}")
     print("held-out accuracy, n =", len(sources))
     for name, values in correct.items():
         print(f"  {name}: {np.mean(values):.3f}")
-    difference, low, high = paired_difference(correct["ours"], correct["plain"], sources)
-    print(f"  ours - plain: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (paired bootstrap over texts, 95 %)")
+    difference = paired_difference(correct["ours"], correct["plain"], sources)
+    print(f"  ours - plain: {difference_text(*difference)} (paired bootstrap over texts, 95 %)")
 
 
 def scored(problem: ModelProblem, scales: np.ndarray, name: str, journal: Path) -> list[int]:
@@ -208,10 +208,9 @@ def speed(arguments: argparse.Namespace) -> None:
         order = (0, 1) if pair % 2 else (1, 0)
         seconds = {side: timed(sides[side]) for side in order}
         ratios.append(seconds[0] / seconds[1])
-    middle, low, high = median_interval(ratios[1:])
     print(
         f"throughput of fitness evaluation / bare forward on the same tokens ({problem.n_tokens} tokens): "
-        f"{middle:.3f} [{low:.3f}, {high:.3f}], median of {arguments.pairs} pairs"
+        f"{interval_text(*median_interval(ratios[1:]))}, median of {arguments.pairs} pairs"
     )
     outside(problem, arguments)
     two_workers(arguments)

@@ -30,6 +30,7 @@ from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_mod
 from lpes_evo.config import CurveSettings
 from lpes_evo.models import LoadedModel, smollm2_file
 from lpes_evo.problems import AnswerScores, DataRequest, Example, ModelProblem, aggregate, make_task
+from lpes_evo.reporting import difference_text
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
@@ -311,12 +312,12 @@ def print_measures(
             values, _ = _joined(measured, metric, kept)
             line = f"{name:18s} {values.mean():8.4f}"
             if name != against:
-                difference, low, high = paired_difference(values, others, sources)
+                difference = paired_difference(values, others, sources)
                 by_seed = [
                     _joined([one], metric, kept)[0].mean() - _joined([other], metric, kept)[0].mean()
                     for one, other in zip(measured, of_methods[against], strict=True)
                 ]
-                line += f"  {difference:+.4f} [{low:+.4f}, {high:+.4f}]  by seed " + " ".join(
+                line += f"  {difference_text(*difference, form='.4f')}  by seed " + " ".join(
                     f"{value:+.3f}" for value in by_seed
                 )
             print(line)

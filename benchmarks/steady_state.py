@@ -18,6 +18,7 @@ from lpes_evo import Journal, Search, SearchSettings, drive
 from lpes_evo.comparison import ANALYTIC, Arena, ModelArena, Trace, read_trace, standings
 from lpes_evo.config import load_config
 from lpes_evo.execution import JOURNAL_FORMAT
+from lpes_evo.reporting import Table, difference_text, interval_text
 from lpes_evo.runs import JobSpec
 from lpes_evo.workers import make_pool
 
@@ -96,15 +97,17 @@ def main() -> None:
             }
             cost = f"{np.median(budgets):.0f} tokens (median)"
         print(f"\n{name} ({arena.unit}), {arguments.seeds} seeds, {cost}\n")
-        print(f"| search | best fitness [95 %] | minus {_DEFAULT} [95 %] | verdict | ahead / behind |")
-        print("|---|---|---|---|---|")
+        columns = ["search", "best fitness [95 %]", f"minus {_DEFAULT} [95 %]", "verdict", "ahead / behind"]
+        table = Table("", columns)
         for row in standings(traces, arguments.evaluations, _DEFAULT):
-            print(
-                f"| {row.name} | {row.mean:.4g} [{row.low:.4g}, {row.high:.4g}] | {row.difference:+.3g} "
-                f"[{row.difference_low:+.3g}, {row.difference_high:+.3g}] | {row.verdict} | "
-                f"{row.n_ahead} / {row.n_behind} |",
-                flush=True,
+            table.add_row(
+                row.name,
+                interval_text(row.mean, row.low, row.high, ".4g"),
+                difference_text(row.difference, row.difference_low, row.difference_high, ".3g"),
+                row.verdict,
+                f"{row.n_ahead} / {row.n_behind}",
             )
+        print(table.to_markdown(), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ from ._similarity import (
 from ._tables import (
     CLAIM_WORDS as CLAIM_WORDS,
     MEASURE_NAMES as MEASURE_NAMES,
-    interval_text as interval_text,
     print_attention as print_attention,
     print_drift as print_drift,
     print_sensitivity as print_sensitivity,

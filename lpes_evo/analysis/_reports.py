@@ -1,7 +1,5 @@
 """A whole analysis in one folder: numbers as JSON and CSV, pictures as PNG and SVG."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +26,7 @@ from lpes_evo.analysis._pictures import (
 from lpes_evo.analysis._request import Subject
 from lpes_evo.errors import EvaluationError, StorageError
 from lpes_evo.problems import AnswerScores, score_answers
-from lpes_evo.reporting import save_pictures
+from lpes_evo.reporting import Table, save_pictures
 from lpes_evo.storage import WorkFolder, make_folder, provenance, to_json, write_atomic
 
 _N_DISTANCES = 65
@@ -157,11 +155,12 @@ def _drift_table(drift: Drift, summary: dict[str, Any]) -> str:
                     layer,
                     entry["scales"][layer],
                     *means[:, number, layer].tolist(),
-                    entry.get("log_probability", ""),
-                    entry.get("accuracy", ""),
+                    entry.get("log_probability"),
+                    entry.get("accuracy"),
                 ]
             )
-    return _csv(["arm", "vector", "layer", "scale", *MEASURES, "log_probability", "accuracy"], rows)
+    columns = ["arm", "vector", "layer", "scale", *MEASURES, "log_probability", "accuracy"]
+    return Table("", columns, rows).to_csv()
 
 
 def _attention_table(summary: dict[str, Any]) -> str:
@@ -180,7 +179,7 @@ def _attention_table(summary: dict[str, Any]) -> str:
                     for key in ("value", "low", "high")
                 ]
                 rows.append([layer, part, *numbers, found["p_value"], found["p_corrected"]])
-    return _csv([*header, "p_value", "p_corrected"], rows)
+    return Table("", [*header, "p_value", "p_corrected"], rows).to_csv()
 
 
 def _decay_table(
@@ -195,12 +194,4 @@ def _decay_table(
             before, after = decay_curve(theta, distances), decay_curve(theta, distances, scales[layer])
             for distance, *bounds in zip(distances, before, after, strict=True):
                 rows.append([layer, float(scales[layer]), int(distance), *map(float, bounds)])
-    return _csv(["layer", "scale", "distance", "before", "after"], rows)
-
-
-def _csv(header: list[str], rows: list[list[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
+    return Table("", ["layer", "scale", "distance", "before", "after"], rows).to_csv()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._hidden_states import MEASURES
 from lpes_evo.analysis._pictures import arm_label
-from lpes_evo.reporting import PlainTable, say
+from lpes_evo.reporting import Table, difference_text, interval_text, p_equation, p_text, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,57 +22,55 @@ def print_drift(summary: dict[str, Any], console: "Console") -> None:
         summary: What `lpes_evo.analysis.summarise_drift` gave.
         console: Where to print.
     """
-    table = PlainTable(
+    table = Table(
         "Drift of hidden states, mean over layers (median over vectors and 95 % interval)",
         ["arm", "n", *MEASURE_NAMES.values(), "L2 of last layer", "half at"],
     )
     for name, arm in summary["arms"].items():
-        table.add_cells(
+        table.add_row(
             arm_label(name),
             str(arm["n_vectors"]),
-            *(interval_text(arm["drift"][measure]) for measure in MEASURES),
-            interval_text(arm["last_layer"]["relative_l2"]),
+            *(_interval(arm["drift"][measure]) for measure in MEASURES),
+            _interval(arm["last_layer"]["relative_l2"]),
             str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
         )
-    console.print(table)
+    table.print(console)
     if summary["retrieval"] is not None:
-        table = PlainTable(
+        table = Table(
             "Retrieval under the same vectors", ["arm", "log-probability (nats per token)", "accuracy"]
         )
         rows = {arm_label(name): arm for name, arm in summary["arms"].items()}
         if summary["untouched"] is not None:
             rows = {"untouched model": summary["untouched"]} | rows
         for label, row in rows.items():
-            table.add_cells(
-                label, interval_text(row["log_probability"], n_digits=3), interval_text(row["accuracy"])
-            )
-        console.print(table)
-    table = PlainTable(
+            table.add_row(label, _interval(row["log_probability"], ".3f"), _interval(row["accuracy"]))
+        table.print(console)
+    table = Table(
         "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
         ["measure", "against", "difference", "more", "p sources", "p vectors", "p (Holm)", "the curve"],
     )
     for measure, rows in summary["comparisons"].items():
         for name, row in rows.items():
             verdict = row["curve_drifts"]
-            table.add_cells(
+            table.add_row(
                 MEASURE_NAMES[measure],
                 arm_label(name),
-                interval_text(row, sign="+"),
+                _difference(row),
                 f"{row['n_more']} of {row['n_vectors']}",
-                _p(row["p_sources"]),
-                "" if row["p_vectors"] is None else _p(row["p_vectors"]),
-                _p(row["p_corrected"]),
+                p_text(row["p_sources"]),
+                "" if row["p_vectors"] is None else p_text(row["p_vectors"]),
+                p_text(row["p_corrected"]),
                 verdict if verdict == "not shown" else f"drifts {verdict}",
             )
         table.add_section()
-    console.print(table)
+    table.print(console)
     lines = [
         f"Smooth drifts least, by {MEASURE_NAMES[measure]}: {CLAIM_WORDS[claim]}"
         for measure, claim in summary["claim"].items()
     ]
     lines += [
         f"Smooth without a search, by {MEASURE_NAMES[measure]}: random vectors minus random curves "
-        f"{interval_text(found, sign='+')}, p = {_p(found['p_value'])}"
+        f"{_difference(found)}, {p_equation(found['p_value'])}"
         for measure, found in summary["smoothness"].items()
     ]
     if summary["retrieval"] is not None:
@@ -98,7 +96,7 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
         console: Where to print.
     """
     parts = [part for part in PARTS if any(row and row[part] for row in summary["layers"])]
-    table = PlainTable(
+    table = Table(
         "Attention of the last token, mean over heads: untouched -> under scales (* p < 0.05, Holm)",
         ["layer", *parts],
     )
@@ -108,22 +106,22 @@ def print_attention(summary: dict[str, Any], console: "Console") -> None:
             if row is None
             else [_change(row[part]) for part in parts]
         )
-        table.add_cells(str(layer), *cells)
-    console.print(table)
+        table.add_row(str(layer), *cells)
+    table.print(console)
     if summary["positions"]:
-        table = PlainTable(
+        table = Table(
             f"Share of the gold span in layer {summary['gold_layer']}, by gold position",
             ["position", "n", "untouched", "under scales", "difference"],
         )
         for row in summary["positions"]:
-            table.add_cells(
+            table.add_row(
                 f"{row['position']:.3f}",
                 str(row["n"]),
-                interval_text(row["untouched"]),
-                interval_text(row["scaled"]),
-                interval_text(row["difference"], sign="+"),
+                _interval(row["untouched"]),
+                _interval(row["scaled"]),
+                _difference(row["difference"]),
             )
-        console.print(table)
+        table.print(console)
     lines = [
         f"n = {summary['n_inputs']} inputs from {summary['n_sources']} sources, "
         f"{summary['n_with_gold']} with a known gold span",
@@ -155,10 +153,12 @@ def _print_lines(lines: list[str], console: "Console") -> None:
         say(line, console)
 
 
-def interval_text(found: dict[str, float], sign: str = "", n_digits: int = 2) -> str:
-    """Return a value with its interval as text, with a sign where ``sign`` is ``+``."""
-    value, low, high = (f"{found[key]:{sign}.{n_digits}f}" for key in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+def _interval(found: dict[str, float], form: str = ".2f") -> str:
+    return interval_text(found["value"], found["low"], found["high"], form)
+
+
+def _difference(found: dict[str, float]) -> str:
+    return difference_text(found["value"], found["low"], found["high"], ".2f")
 
 
 def _change(found: dict[str, Any] | None) -> str:
@@ -175,11 +175,4 @@ def _group(name: str) -> str:
 def _correlation(found: dict[str, float] | None) -> str:
     if found is None:
         return "no rank correlation, one of the two never changes or there are fewer than four vectors"
-    return (
-        f"Spearman {found['value']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}], p = {_p(found['p_value'])}, "
-        f"n = {found['n']}"
-    )
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    return f"Spearman {_difference(found)}, {p_equation(found['p_value'])}, n = {found['n']}"

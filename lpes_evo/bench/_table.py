@@ -1,14 +1,11 @@
 """A benchmark of methods as tables for a terminal."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from lpes_evo.bench._report import PAPER, BenchReport
-from lpes_evo.reporting import PlainTable, say
-
-if TYPE_CHECKING:
-    from lpes_evo.statistics import Interval
+from lpes_evo.reporting import Table, interval_text, say
 
 
 def print_bench(report: BenchReport, console: Console) -> None:
@@ -28,10 +25,10 @@ def print_bench(report: BenchReport, console: Console) -> None:
     ]
     for line in lines:
         say(line, console)
-    console.print(_costs(report))
+    _costs(report).print(console)
     speeds = _speeds(report)
     if speeds is not None:
-        console.print(speeds)
+        speeds.print(console)
     lines = [
         "Below each value: seconds, seconds of a token or bytes under the method over those of the untouched model, "
         "median of the pairs [95 % interval].",
@@ -56,34 +53,30 @@ def _size(facts: dict[str, Any]) -> str:
     )
 
 
-def _costs(report: BenchReport) -> PlainTable:
+def _costs(report: BenchReport) -> Table:
     figures = ("prefill, s", "decode, tokens/s", "peak memory, MiB", "forward\npasses", "attention\npasses")
-    table = PlainTable("Cost", ["method", *figures], names=("method",))
+    table = Table("Cost", ["method", *figures], names=("method",))
 
     for cost in report.costs:
         peak = "not known" if cost.peak is None else f"{cost.peak / 2**20:.4g}"
-        table.add_cells(
+        table.add_row(
             cost.name,
-            f"{cost.median('prefill'):.4g}\n{_interval(cost.ratio('prefill'))}",
-            f"{report.new_tokens / cost.median('decode'):.4g}\n{_interval(cost.ratio('decode'))}",
-            peak if cost.peak_ratio is None else f"{peak}\n{_interval(cost.peak_ratio)}",
+            f"{cost.median('prefill'):.4g}\n{interval_text(*cost.ratio('prefill'))}",
+            f"{report.new_tokens / cost.median('decode'):.4g}\n{interval_text(*cost.ratio('decode'))}",
+            peak if cost.peak_ratio is None else f"{peak}\n{interval_text(*cost.peak_ratio)}",
             f"{cost.forward_passes:.4g}",
             str(cost.attention_passes),
         )
     return table
 
 
-def _speeds(report: BenchReport) -> PlainTable | None:
+def _speeds(report: BenchReport) -> Table | None:
     rows = report.speeds()
     if not rows:
         return None
     figures = ("prefill", "decode", "both together", f"the paper's ({PAPER})")
-    table = PlainTable("How many times as fast LPES is", ["as", *figures])
+    table = Table("How many times as fast LPES is", ["as", *figures])
 
     for name, reported, found in rows:
-        table.add_cells(name, *map(_interval, found.values()), f"{reported:.2f}")
+        table.add_row(name, *(interval_text(*ratio) for ratio in found.values()), f"{reported:.2f}")
     return table
-
-
-def _interval(ratio: "Interval") -> str:
-    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"

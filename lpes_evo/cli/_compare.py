@@ -9,7 +9,7 @@ import typer
 
 from lpes_evo.cli._process import told_how_to_go_on
 from lpes_evo.errors import ConfigError
-from lpes_evo.reporting import PlainTable, console, say
+from lpes_evo.reporting import console, say
 from lpes_evo.storage import make_folder
 
 ArenasOption = Annotated[
@@ -177,18 +177,13 @@ def _run_config(model: str | None, task: str | None, preset: str | None, config:
 
 
 def _show(results: dict[str, Any]) -> None:
-    from lpes_evo.comparison import held_out_rows, rows_of
+    from lpes_evo.comparison import held_out_table, standings_table
 
-    for name, arena in results["arenas"].items():
-        tables = [(f"{name} ({arena['unit']})", *rows_of(results, name))]
-        if arena.get("held_out") is not None:
-            n = arena["held_out"]["n_examples"]
-            tables.append((f"{name}: {n} held-out examples", *held_out_rows(results, name)))
-        for title, header, rows in tables:
-            table = PlainTable(title, header)
-            for row in rows:
-                table.add_cells(*row)
-            console.print(table)
+    for name in results["arenas"]:
+        standings_table(results, name).print()
+        held_out = held_out_table(results, name)
+        if held_out is not None:
+            held_out.print()
 
 
 def add_comparison_commands(app: typer.Typer) -> None:

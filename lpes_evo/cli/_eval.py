@@ -9,7 +9,7 @@ import typer
 
 from lpes_evo.cli._process import told_how_to_go_on
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
-from lpes_evo.reporting import PlainTable, console, say
+from lpes_evo.reporting import Table, console, difference_text, p_text, say
 
 if TYPE_CHECKING:
     from lpes_evo.evals import EvalFolder
@@ -232,13 +232,14 @@ def _finished(folder: "EvalFolder") -> Any:
 
 
 def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
-    from lpes_evo.evals import EvalFolder, compare_evaluations, difference_text, p_text
+    from lpes_evo.evals import EvalFolder, compare_evaluations
 
     columns = ("task", "arm", "here", "there", "here minus there", "p")
-    table = PlainTable(f"{folder.path} against {against}", columns, names=("task", "arm"))
+    table = Table(f"{folder.path} against {against}", columns, names=("task", "arm"))
     for row in compare_evaluations(folder, EvalFolder(against), force=force):
         compared = ["different data" if not row.same_data else "", ""]
         if row.difference is not None:
-            compared = [difference_text(row.difference), p_text(row.difference.p_value)]
-        table.add_cells(row.task, row.arm, f"{row.here:.3f}", f"{row.there:.3f}", *compared)
-    console.print(table)
+            found = row.difference
+            compared = [difference_text(found.value, found.low, found.high), p_text(found.p_value)]
+        table.add_row(row.task, row.arm, f"{row.here:.3f}", f"{row.there:.3f}", *compared)
+    table.print()

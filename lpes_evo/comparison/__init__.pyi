@@ -24,8 +24,8 @@ from ._run import run_comparison as run_comparison
 from ._runs import Runs as Runs, draw_runs as draw_runs, read_runs as read_runs
 from ._standings import Standing as Standing, standings as standings
 from ._tables import (
-    held_out_rows as held_out_rows,
-    rows_of as rows_of,
+    held_out_table as held_out_table,
+    standings_table as standings_table,
     to_markdown as to_markdown,
     verdicts as verdicts,
 )

@@ -2,41 +2,43 @@
 
 from typing import Any
 
+from lpes_evo.reporting import Table, difference_text, interval_text
 
-def rows_of(results: dict[str, Any], arena: str) -> tuple[list[str], list[list[str]]]:
-    """Return the table of one arena: header and rows, best first.
+
+def standings_table(results: dict[str, Any], arena: str) -> Table:
+    """Return the table of one arena, the best contestant first.
 
     Args:
         results: What `run_comparison` gave.
         arena: The arena.
     """
     reference, n = results["reference"], results["n_evaluations"]
-    header = [
-        "contestant",
-        "best fitness [95 %]",
-        f"minus {reference} [95 %]",
-        "verdict",
-        "ahead / behind",
-        f"evaluations to the result of {reference} (median of {n}; reached)",
-    ]
-    rows = []
+    table = Table(
+        f"{arena} ({results['arenas'][arena]['unit']})",
+        [
+            "contestant",
+            "best fitness [95 %]",
+            f"minus {reference} [95 %]",
+            "verdict",
+            "ahead / behind",
+            f"evaluations to the result of {reference} (median of {n}; reached)",
+        ],
+    )
     for row in results["arenas"][arena]["standings"]:
         is_reference = row["name"] == reference
-        rows.append(
-            [
-                row["name"],
-                _interval(row["mean"], row["low"], row["high"]),
-                "" if is_reference else _signed(row),
-                "reference" if is_reference else row["verdict"],
-                "" if is_reference else f"{row['n_ahead']} / {row['n_behind']} of {row['n']}",
-                f"{row['median_cost']:.0f} ({row['n_reached']} of {row['n']})",
-            ]
+        table.add_row(
+            row["name"],
+            interval_text(row["mean"], row["low"], row["high"], ".4g"),
+            "" if is_reference else _signed(row),
+            "reference" if is_reference else row["verdict"],
+            "" if is_reference else f"{row['n_ahead']} / {row['n_behind']} of {row['n']}",
+            f"{row['median_cost']:.0f} ({row['n_reached']} of {row['n']})",
         )
-    return header, rows
+    return table
 
 
-def held_out_rows(results: dict[str, Any], arena: str) -> tuple[list[str], list[list[str]]]:
-    """Return the table of what was measured on held-out examples; no rows where nothing was.
+def held_out_table(results: dict[str, Any], arena: str) -> Table | None:
+    """Return the table of what was measured on held-out examples; ``None`` where nothing was.
 
     Args:
         results: What `run_comparison` gave.
@@ -44,26 +46,29 @@ def held_out_rows(results: dict[str, Any], arena: str) -> tuple[list[str], list[
     """
     reference = results["reference"]
     held_out = results["arenas"][arena].get("held_out")
-    header = [
-        "contestant",
-        "log-probability (nats per token) [95 %]",
-        f"minus {reference} [95 %]",
-        "accuracy [95 %]",
-        f"accuracy minus {reference} [95 %]",
-    ]
     if held_out is None:
-        return header, []
-    rows = []
+        return None
+
+    table = Table(
+        f"{arena}: {held_out['n_examples']} held-out examples",
+        [
+            "contestant",
+            "log-probability (nats per token) [95 %]",
+            f"minus {reference} [95 %]",
+            "accuracy [95 %]",
+            f"accuracy minus {reference} [95 %]",
+        ],
+    )
     for name, row in held_out["contestants"].items():
         cells = [name]
         for measured in ("log_probability", "accuracy"):
             values = row[measured]
-            cells.append(_interval(values["mean"], values["low"], values["high"]))
+            cells.append(interval_text(values["mean"], values["low"], values["high"], ".4g"))
             cells.append("" if name == reference else _signed(values))
-        rows.append(cells)
+        table.add_row(*cells)
     untouched = held_out["untouched"]
-    rows.append(["untouched", f"{untouched['log_probability']:.4g}", "", f"{untouched['accuracy']:.4g}", ""])
-    return header, rows
+    table.add_row("untouched", f"{untouched['log_probability']:.4g}", "", f"{untouched['accuracy']:.4g}", "")
+    return table
 
 
 def to_markdown(results: dict[str, Any]) -> str:
@@ -79,16 +84,11 @@ def to_markdown(results: dict[str, Any]) -> str:
         f"    {results['command']}",
         "",
     ]
-    for name, arena in results["arenas"].items():
-        lines += [f"### {name} ({arena['unit']})", "", *_markdown(*rows_of(results, name)), ""]
-        header, rows = held_out_rows(results, name)
-        if rows:
-            lines += [
-                f"Held out, n = {arena['held_out']['n_examples']} examples:",
-                "",
-                *_markdown(header, rows),
-                "",
-            ]
+    for name in results["arenas"]:
+        lines += [standings_table(results, name).to_markdown("###"), ""]
+        held_out = held_out_table(results, name)
+        if held_out is not None:
+            lines += [held_out.to_markdown("####"), ""]
     return "\n".join(lines)
 
 
@@ -113,18 +113,5 @@ def verdicts(results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _markdown(header: list[str], rows: list[list[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
-
-
-def _interval(value: float, low: float, high: float) -> str:
-    return f"{value:.4g} [{low:.4g}, {high:.4g}]"
-
-
 def _signed(row: dict[str, Any]) -> str:
-    low, high = row["difference_low"], row["difference_high"]
-    return f"{row['difference']:+.3g} [{low:+.3g}, {high:+.3g}]"
+    return difference_text(row["difference"], row["difference_low"], row["difference_high"], ".3g")

@@ -13,9 +13,7 @@ from ._results import EvalResults as EvalResults, load_results as load_results
 from ._run import run_evaluation as run_evaluation
 from ._table import (
     csv_table as csv_table,
-    difference_text as difference_text,
     markdown_table as markdown_table,
-    p_text as p_text,
     print_results as print_results,
 )
 from ._target import EvalTarget as EvalTarget, answer_batch as answer_batch

@@ -18,6 +18,7 @@ from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._target import EvalTarget
 from lpes_evo.evals.harness import HarnessScore
+from lpes_evo.reporting import interval_text
 from lpes_evo.statistics import macro_average
 from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
@@ -142,7 +143,7 @@ def summarise_lm_task(
         results[name] = result.model_copy(update={"overall": overall})
     shots = "its own number of" if first["n_shots"] is None else first["n_shots"]
     micro = ", ".join(
-        f"{name} {score['micro']:.4f} [{score['micro_interval'][0]:.4f}, {score['micro_interval'][1]:.4f}]"
+        f"{name} {interval_text(score['micro'], score['micro_interval'][0], score['micro_interval'][1], '.4f')}"
         for name, score in scores.items()
     )
     return TaskResult(

@@ -1,14 +1,12 @@
 """The result of an evaluation as a table: for a terminal, as Markdown and as CSV."""
 
-import csv
-import io
 from collections.abc import Iterator
 
 from rich.console import Console
 
 from lpes_evo.evals._folder import EvalFolder
-from lpes_evo.evals._results import Difference, EvalResults, Row, TaskResult
-from lpes_evo.reporting import PlainTable, say
+from lpes_evo.evals._results import EvalResults, Row, TaskResult
+from lpes_evo.reporting import Cell, Table, difference_text, p_text, say
 from lpes_evo.storage import write_atomic
 
 _COLUMNS = ("position", "arm", "n", "score", "95 % interval", "minus untouched", "p")
@@ -27,14 +25,8 @@ def print_results(results: EvalResults, console: Console) -> None:
         console: Where to print.
     """
     for task in results.tasks:
-        table = PlainTable(f"{task.name}: {task.metric}, {results.model}", _COLUMNS, names=("arm",))
-        for group in _groups(task):
-            for cells in group:
-                table.add_cells(*cells)
-            table.add_section()
-        console.print(table)
-        for line in [_summary(task), *task.notes]:
-            say(f"  {line}", console)
+        _task_table(task, f"{task.name}: {task.metric}, {results.model}").print(console)
+
     for line in _closing_lines(results):
         say(line, console)
 
@@ -65,12 +57,7 @@ def markdown_table(results: EvalResults) -> str:
         "",
     ]
     for task in results.tasks:
-        lines += [f"## {task.name}: {task.metric}", "", _markdown_row(_COLUMNS)]
-        lines.append(
-            _markdown_row(["---" if column in ("position", "arm") else "---:" for column in _COLUMNS])
-        )
-        lines += [_markdown_row(cells) for group in _groups(task) for cells in group]
-        lines += ["", *(f"- {line}" for line in [_summary(task), *task.notes]), ""]
+        lines += [_task_table(task, f"{task.name}: {task.metric}").to_markdown("##"), ""]
     lines += [f"- {line}" for line in _closing_lines(results)]
     return "\n".join(lines) + "\n"
 
@@ -84,36 +71,32 @@ def csv_table(results: EvalResults) -> str:
     Returns:
         The text; a line without a position is over all examples.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    table = Table("", _CSV_COLUMNS)
     for task in results.tasks:
         for name, arm in task.arms.items():
             for row in [*arm.positions, arm.overall]:
                 found = row.difference
-                compared = (
-                    ("", "", "", "", "", "")
+                compared: tuple[Cell, ...] = (
+                    (None,) * 6
                     if found is None
                     else (found.value, found.low, found.high, found.p_value, found.test, found.n)
                 )
-                writer.writerow(
-                    [
-                        task.name, task.metric, task.mode, "" if row.position is None else row.position, name, row.n,
-                        row.score, row.low, row.high, row.interval, *compared, arm.n_failed, task.n_skipped,
-                        task.n_cut, task.n_gold_lost, task.data,
-                    ]
+                table.add_row(
+                    task.name, task.metric, task.mode, row.position, name, row.n,
+                    row.score, row.low, row.high, row.interval, *compared, arm.n_failed, task.n_skipped,
+                    task.n_cut, task.n_gold_lost, task.data,
                 )  # fmt: skip
-    return text.getvalue()
+    return table.to_csv()
 
 
-def difference_text(found: Difference) -> str:
-    """Return a difference with its interval for people."""
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-
-
-def p_text(p_value: float) -> str:
-    """Return a p-value for people; the resampled ones know no more than three digits."""
-    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+def _task_table(task: TaskResult, caption: str) -> Table:
+    """Return the scores of a task by position and arm, with what a reader must know about them."""
+    table = Table(caption, _COLUMNS, names=("arm",), notes=(_summary(task), *task.notes))
+    for group in _groups(task):
+        table.add_section()
+        for cells in group:
+            table.add_row(*cells)
+    return table
 
 
 def _groups(task: TaskResult) -> Iterator[list[list[str]]]:
@@ -136,7 +119,8 @@ def _groups(task: TaskResult) -> Iterator[list[list[str]]]:
 def _cells(position: str, arm: str, row: Row) -> list[str]:
     compared = ["", ""]
     if row.difference is not None:
-        compared = [difference_text(row.difference), p_text(row.difference.p_value)]
+        found = row.difference
+        compared = [difference_text(found.value, found.low, found.high), p_text(found.p_value)]
     return [position, arm, str(row.n), f"{row.score:.3f}", f"[{row.low:.3f}, {row.high:.3f}]", *compared]
 
 
@@ -167,7 +151,3 @@ def _legend(results: EvalResults) -> list[str]:
             f"p-values: {', '.join(tests)}; not corrected for their number"
         )
     return lines
-
-
-def _markdown_row(cells: "tuple[str, ...] | list[str]") -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

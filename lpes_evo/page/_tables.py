@@ -1,28 +1,12 @@
 """The tables of a page: what is in their cells, as text for people."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from lpes_evo.analysis import CLAIM_WORDS, MEASURE_NAMES, MEASURES, arm_label, interval_text
+from lpes_evo.analysis import CLAIM_WORDS, MEASURE_NAMES, MEASURES, arm_label
 from lpes_evo.page._cost import Cost
 from lpes_evo.page._run import RunContents
+from lpes_evo.reporting import Table, difference_text, interval_text, p_equation, p_text
 from lpes_evo.runs import CONSTANT, LPES, STYLES
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table whose first row and first column say what the others are.
-
-    Attributes:
-        caption: What it shows.
-        header: Names of the columns.
-        rows: The cells, of which the first names the row.
-    """
-
-    caption: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def result_table(summary: dict[str, Any]) -> Table:
@@ -36,7 +20,7 @@ def result_table(summary: dict[str, Any]) -> Table:
                 str(method["n"]),
                 _accuracy(method),
                 f"{method['log_probability']:.3f}",
-                "" if difference is None else difference_text(difference),
+                "" if difference is None else report_difference(difference),
             ]
         )
     if "shuffles" in summary:
@@ -45,7 +29,7 @@ def result_table(summary: dict[str, Any]) -> Table:
             [
                 f"{found['n_shuffles']} random shuffles of LPES, median [range]",
                 str(summary["methods"][LPES]["n"]),
-                f"{found['median_accuracy']:.3f} [{found['least_accuracy']:.3f}, {found['largest_accuracy']:.3f}]",
+                interval_text(found["median_accuracy"], found["least_accuracy"], found["largest_accuracy"]),
                 "",
                 "",
             ]
@@ -113,14 +97,14 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
         [
             arm_label(name),
             str(arm["n_vectors"]),
-            *(interval_text(arm["drift"][measure]) for measure in MEASURES),
+            *(_interval(arm["drift"][measure]) for measure in MEASURES),
             str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
-            *([interval_text(arm["accuracy"])] if has_answers else []),
+            *([_interval(arm["accuracy"])] if has_answers else []),
         ]
         for name, arm in summary["arms"].items()
     ]
     if has_answers and summary["untouched"] is not None:
-        untouched = interval_text(summary["untouched"]["accuracy"])
+        untouched = _interval(summary["untouched"]["accuracy"])
         rows.insert(0, ["untouched model", "", *["0" for _ in MEASURES], "", untouched])
     arms = Table(
         f"Drift of hidden states, mean over layers: medians over vectors with 95 % bootstrap intervals; "
@@ -140,9 +124,9 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
         [
             [
                 f"{arm_label(name)}, {MEASURE_NAMES[measure]}",
-                interval_text(row, sign="+", n_digits=3),
+                _difference(row, ".3f"),
                 f"{row['n_more']} of {row['n_vectors']}",
-                _p(row["p_corrected"]).removeprefix("= "),
+                p_text(row["p_corrected"]),
                 row["curve_drifts"],
             ]
             for measure, found in summary["comparisons"].items()
@@ -156,7 +140,7 @@ def drift_tables(summary: dict[str, Any]) -> list[Table]:
     answers += [
         [
             f"random vectors minus random curves, by {MEASURE_NAMES[key]}",
-            f"{interval_text(found, sign='+', n_digits=3)}, p {_p(found['p_value'])}",
+            f"{_difference(found, '.3f')}, {p_equation(found['p_value'])}",
         ]
         for key, found in summary["smoothness"].items()
     ]
@@ -193,9 +177,9 @@ def settings_table(run: RunContents) -> Table:
     return Table("Every setting of the run", ["setting", "value"], rows)
 
 
-def difference_text(found: dict[str, float]) -> str:
-    """Return a difference on held-out examples with its interval."""
-    return interval_text(found | {"value": found["difference"]}, sign="+", n_digits=3)
+def report_difference(found: dict[str, float]) -> str:
+    """Return a difference on held-out examples, as a report of a run has it, with its interval."""
+    return difference_text(found["difference"], found["low"], found["high"])
 
 
 def _setting(value: Any) -> str:
@@ -211,14 +195,18 @@ def _label(summary: dict[str, Any], name: str) -> str:
 
 
 def _accuracy(row: dict[str, float]) -> str:
-    return f"{row['accuracy']:.3f} [{row['low']:.2f}, {row['high']:.2f}]"
+    return interval_text(row["accuracy"], row["low"], row["high"], limits=".2f")
+
+
+def _interval(found: dict[str, float]) -> str:
+    return interval_text(found["value"], found["low"], found["high"], ".2f")
+
+
+def _difference(found: dict[str, float], form: str) -> str:
+    return difference_text(found["value"], found["low"], found["high"], form)
 
 
 def _correlation(found: dict[str, float] | None) -> str:
     if found is None:
         return "none: one of the two never changes, or there are fewer than four vectors"
-    return f"{interval_text(found, sign='+')}, p {_p(found['p_value'])}, n = {found['n']}"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+    return f"{_difference(found, '.2f')}, {p_equation(found['p_value'])}, n = {found['n']}"

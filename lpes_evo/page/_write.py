@@ -16,9 +16,9 @@ from lpes_evo.page._pictures import convergence_pictures, curve_pictures, drift_
 from lpes_evo.page._run import RunContents, read_run
 from lpes_evo.page._tables import (
     cost_table,
-    difference_text,
     drift_tables,
     position_table,
+    report_difference,
     result_table,
     settings_table,
     versions_table,
@@ -244,5 +244,5 @@ def _findings(summary: dict[str, Any]) -> list[str]:
             continue
         low, high = difference["low"], difference["high"]
         verdict = "better than" if low > 0 else "worse than" if high < 0 else "not shown to differ from"
-        found.append(f"LPES is {verdict} {label}: {difference_text(difference)}, paired, 95 %.")
+        found.append(f"LPES is {verdict} {label}: {report_difference(difference)}, paired, 95 %.")
     return found

@@ -1,4 +1,4 @@
-"""What people see while a command works: consoles, progress, and the style of all pictures."""
+"""Reporting: consoles, the one table, numbers as text, progress, and the style of all pictures."""
 
 import lazy_loader
 

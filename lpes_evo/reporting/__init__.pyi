@@ -1,8 +1,14 @@
 from ._consoles import (
-    PlainTable as PlainTable,
     console as console,
     error_console as error_console,
     say as say,
+)
+from ._numbers import (
+    difference_text as difference_text,
+    duration as duration,
+    interval_text as interval_text,
+    p_equation as p_equation,
+    p_text as p_text,
 )
 from ._picture_style import (
     PALETTE as PALETTE,
@@ -15,6 +21,6 @@ from ._progress import (
     PlainReporter as PlainReporter,
     Reporter as Reporter,
     SeveralReporters as SeveralReporters,
-    duration as duration,
     make_reporter as make_reporter,
 )
+from ._table import Cell as Cell, Table as Table

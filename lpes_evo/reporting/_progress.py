@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from lpes_evo.problems import AnswerScores
 from lpes_evo.reporting._consoles import say
+from lpes_evo.reporting._numbers import duration
 from lpes_evo.search import Evaluation
 from lpes_evo.user_code import error_text
 
@@ -196,12 +197,3 @@ class SeveralReporters(Reporter):
 def make_reporter(console: Console) -> Reporter:
     """Return the reporter that suits the console: live in a terminal, plain elsewhere."""
     return LiveReporter(console) if console.is_terminal else PlainReporter(console)
-
-
-def duration(seconds: float) -> str:
-    """Return a span of time for people, such as ``1 h 05 min``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

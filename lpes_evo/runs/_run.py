@@ -10,7 +10,7 @@ from lpes_evo.errors import JournalError
 from lpes_evo.execution import JOURNAL_FORMAT, Evaluator, SearchLine, drive
 from lpes_evo.operators import BezierGenome
 from lpes_evo.problems import aggregate
-from lpes_evo.reporting import Reporter, save_figure
+from lpes_evo.reporting import Reporter, Table, save_figure
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.runs._pictures import plot_convergence, plot_curve, plot_positions
@@ -251,11 +251,8 @@ def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> 
 def history_table(search: Search) -> str:
     """Return the logbook as CSV: one row for each generation."""
     columns = search.logbook.header
-    rows = [
-        ",".join("" if record[column] is None else str(record[column]) for column in columns)
-        for record in search.logbook
-    ]
-    return "\n".join([",".join(columns), *rows]) + "\n"
+    rows = ([record[column] for column in columns] for record in search.logbook)
+    return Table("", columns, rows).to_csv()
 
 
 def _draw_search(search: Search, folder: RunFolder, unit: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lpes_evo.errors import JournalError
-from lpes_evo.reporting import PlainTable, say
+from lpes_evo.reporting import Table, difference_text, interval_text, say
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._report import LPES, load_report, warnings_of
 from lpes_evo.scales import load_scales
@@ -35,21 +35,26 @@ def show_run(path: Path, console: Console) -> None:
         )
     shuffles = summary.get("shuffles")
     title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
-    table = PlainTable(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
+    table = Table(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
 
     for index, row in enumerate(methods[LPES]["positions"]):
-        cells = [_interval(method["positions"][index]) for method in methods.values()]
+        cells = [_accuracy(method["positions"][index]) for method in methods.values()]
         if shuffles:
             cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
-        table.add_cells(f"{row['position']:.3f}  n={row['n']}", *cells)
+        table.add_row(f"{row['position']:.3f}  n={row['n']}", *cells)
     table.add_section()
-    overall = [_interval(method) for method in methods.values()]
+    overall = [_accuracy(method) for method in methods.values()]
     if shuffles:
         overall.append(
-            f"{shuffles['median_accuracy']:.3f} [{shuffles['least_accuracy']:.2f}, {shuffles['largest_accuracy']:.2f}]"
+            interval_text(
+                shuffles["median_accuracy"],
+                shuffles["least_accuracy"],
+                shuffles["largest_accuracy"],
+                limits=".2f",
+            )
         )
-    table.add_cells(f"all  n={methods[LPES]['n']}", *overall)
-    console.print(table)
+    table.add_row(f"all  n={methods[LPES]['n']}", *overall)
+    table.print(console)
     if shuffles:
         say(
             f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
@@ -57,11 +62,8 @@ def show_run(path: Path, console: Console) -> None:
             console,
         )
     for name, difference in summary["differences"].items():
-        say(
-            f"lpes - {name}: {difference['difference']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}] "
-            "(paired bootstrap, 95 %)",
-            console,
-        )
+        text = difference_text(difference["difference"], difference["low"], difference["high"])
+        say(f"lpes - {name}: {text} (paired bootstrap, 95 %)", console)
     for warning in warnings_of(summary):
         say(warning, console)
     say("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console)
@@ -70,5 +72,5 @@ def show_run(path: Path, console: Console) -> None:
         say(f"  {picture}", console)
 
 
-def _interval(row: dict[str, float]) -> str:
-    return f"{row['accuracy']:.3f} [{row['low']:.2f}, {row['high']:.2f}]"
+def _accuracy(row: dict[str, float]) -> str:
+    return interval_text(row["accuracy"], row["low"], row["high"], limits=".2f")
