@@ -131,7 +131,7 @@ def _run(
     resume: Path | None,
 ) -> None:
     from lpes_evo.comparison import ComparisonConfig, ComparisonFolder, run_comparison, verdicts
-    from lpes_evo.reporting import PlainReporter
+    from lpes_evo.reporting import make_reporter
 
     given = {name: value for name, value in {**options, **run, "output": output}.items() if value is not None}
     if resume is not None:
@@ -157,7 +157,7 @@ def _run(
         folder.create(settings)
     again = f"lpes-evo {kind} --resume {shlex.quote(str(folder.path))}"
     with told_how_to_go_on(f"Stopped. Finished work is safe; go on with: {again}"):
-        results = run_comparison(settings, folder, devices=devices, reporter=PlainReporter(console))
+        results = run_comparison(settings, folder, devices=devices, reporter=make_reporter(console))
     _show(results)
     for line in verdicts(results):
         say(line)

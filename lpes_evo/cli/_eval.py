@@ -119,6 +119,14 @@ def evaluate(
     force: Annotated[
         bool, typer.Option("--force", help="With --against: show scores of different data side by side.")
     ] = False,
+    reporter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reporter",
+            metavar="FILE.py:CLASS",
+            help="A Reporter of your own, beside ours; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Measure a model, untouched, under scales and other methods, on benchmarks, with intervals and tests."""
     from lpes_evo.evals import (
@@ -126,12 +134,14 @@ def evaluate(
         EvalFolder,
         load_results,
         make_arms,
-        make_eval_reporter,
         print_results,
         run_evaluation,
     )
+    from lpes_evo.reporting import make_reporter
     from lpes_evo.scales import load_scales
 
+    # A reporter of the user that cannot be made is told before any work.
+    reporters = make_reporter(console, reporter or ())
     settings: dict[str, Any] = {
         "scales": None if scales is None else str(scales),
         "methods": _split(methods),
@@ -181,7 +191,7 @@ def evaluate(
                 devices=devices,
                 ray_address=ray,
                 batch_limit=batch_limit,
-                reporter=make_eval_reporter(console),
+                reporter=reporters,
             )
     print_results(results, console)
     if against is not None:

@@ -35,7 +35,6 @@ from lpes_evo.cli._report import report
 from lpes_evo.cli._score import score
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.reporting import console, error_console, say
-from lpes_evo.user_code import make_from_file
 
 app = typer.Typer(
     name="lpes-evo",
@@ -132,10 +131,11 @@ def search(
     resume: Annotated[Path | None, typer.Option("--resume", help="Run folder to go on with.")] = None,
 ) -> None:
     """Search the scales of a model for a task, then measure them on held-out examples."""
-    from lpes_evo.reporting import Reporter, SeveralReporters, make_reporter
+    from lpes_evo.reporting import make_reporter
     from lpes_evo.runs import RunFolder, run_search
 
-    own = {spec: make_from_file(spec, Reporter, ConfigError) for spec in reporter or ()}
+    # A reporter of the user that cannot be made is told before any work.
+    reporters = make_reporter(console, reporter or ())
     if resume is not None:
         given = [
             name
@@ -171,7 +171,7 @@ def search(
             devices=devices,
             ray_address=ray,
             work_limit=evaluation_limit,
-            reporter=SeveralReporters(make_reporter(console), own) if own else make_reporter(console),
+            reporter=reporters,
         )
     _show(folder.path)
 

@@ -11,9 +11,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from lpes_evo.errors import EvaluationError, JournalError, TaskError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._plan import PlannedTask
-from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import Answer, answer_batch
+from lpes_evo.evals._task_calls import score_output
 from lpes_evo.problems import Example, score_output
+from lpes_evo.reporting import Reporter
 from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
@@ -67,7 +68,7 @@ def collect_answers(
     arms: Sequence[Arm],
     tasks: Sequence[PlannedTask],
     journal: Journal,
-    reporter: EvalReporter,
+    reporter: Reporter,
     batch_tokens: int,
     limited: bool,
 ) -> None:

@@ -13,12 +13,11 @@ from lpes_evo.errors import JournalError, LpesError
 from lpes_evo.evals._answers import work_key
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import TaskResult
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._target import EvalTarget
 from lpes_evo.evals.harness import HarnessScore
-from lpes_evo.reporting import interval_text
+from lpes_evo.reporting import Reporter, interval_text
 from lpes_evo.statistics import macro_average
 from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
@@ -60,7 +59,7 @@ def collect_lm_scores(
     tasks: Sequence[str],
     config: EvalConfig,
     journal: Journal,
-    reporter: EvalReporter,
+    reporter: Reporter,
 ) -> dict[str, LpesError]:
     """Run what the journal does not hold yet; a task under an arm is one line there.
 

@@ -13,7 +13,6 @@ from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import collect_lm_scores, summarise_lm_task
 from lpes_evo.evals._plan import DrawnTask, PlannedTask, draw_tasks, plan_task
 from lpes_evo.evals._plot import plot_task_positions
-from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._results import EvalResults, TaskResult, save_results
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
@@ -22,6 +21,7 @@ from lpes_evo.evals._unseen import check_unseen
 from lpes_evo.evals.harness import is_harness_task
 from lpes_evo.methods import scales_file
 from lpes_evo.problems import headline_of
+from lpes_evo.reporting import Reporter
 from lpes_evo.runs import UNTOUCHED
 from lpes_evo.scales import Scales, load_scales
 from lpes_evo.storage import Journal, provenance
@@ -35,7 +35,7 @@ def run_evaluation(
     devices: str = "auto",
     ray_address: str | None = None,
     batch_limit: float | None = None,
-    reporter: EvalReporter | None = None,
+    reporter: Reporter | None = None,
 ) -> EvalResults:
     """Start the evaluation of a folder, or go on with it.
 
@@ -54,7 +54,7 @@ def run_evaluation(
         LpesError: Bad input, a full disk, or too many failures; the message says which. Finished answers are in the
             journal.
     """
-    reporter = reporter if reporter is not None else EvalReporter()
+    reporter = reporter if reporter is not None else Reporter()
     with folder.locked():
         found = _load_scales(config, folder)
         arms = make_arms(found, config.methods)
@@ -256,7 +256,7 @@ def _identity(
 
 
 def _say_what_is_asked(
-    tasks: Sequence[PlannedTask], facts: dict[str, Any], pool: Pool, reporter: EvalReporter
+    tasks: Sequence[PlannedTask], facts: dict[str, Any], pool: Pool, reporter: Reporter
 ) -> None:
     reporter.stage(
         f"{facts['n_layers']} layers, {facts['dtype']} on {pool.n_workers} x {facts['device']}, window of "

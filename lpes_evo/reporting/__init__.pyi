@@ -17,10 +17,6 @@ from ._picture_style import (
     save_figure as save_figure,
     save_pictures as save_pictures,
 )
-from ._progress import (
-    PlainReporter as PlainReporter,
-    Reporter as Reporter,
-    SeveralReporters as SeveralReporters,
-    make_reporter as make_reporter,
-)
+from ._reporter import Reporter as Reporter, SeveralReporters as SeveralReporters
 from ._table import Cell as Cell, Table as Table
+from ._terminal import TerminalReporter as TerminalReporter, make_reporter as make_reporter

@@ -25,11 +25,11 @@ from lpes_evo.evals import (
     run_evaluation,
 )
 from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.evals._progress import EvalReporter
 from lpes_evo.evals._target import try_sharing
 from lpes_evo.methods import Baseline, Lpes
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, make_task
+from lpes_evo.reporting import Reporter
 from lpes_evo.scales import Scales
 from samples import build_llama, build_tokenizer, without_checksums
 
@@ -407,7 +407,7 @@ def test_questions_about_one_text_share_a_run_over_it_where_the_method_allows(ta
     assert sum(widths) == n_apart if spec == "ms-poe" else sum(widths) < n_apart / 2
 
 
-class HeardReporter(EvalReporter):
+class HeardReporter(Reporter):
     """Keeps the lines."""
 
     def __init__(self):

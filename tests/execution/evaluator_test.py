@@ -17,7 +17,7 @@ from lpes_evo.execution import Evaluator, drive
 from lpes_evo.models import load_model
 from lpes_evo.operators import CurveSpace, init_constants, init_random_walk
 from lpes_evo.problems import DataRequest, ModelProblem, NeedleTask, aggregate, make_task
-from lpes_evo.reporting import PlainReporter
+from lpes_evo.reporting import TerminalReporter
 from lpes_evo.rope import repair_frequencies
 from lpes_evo.search import Search, is_worse
 from lpes_evo.storage import Journal
@@ -420,7 +420,7 @@ def test_smaller_batches_are_recorded_in_the_journal_and_told_to_the_user(tmp_pa
     console = Console(file=io.StringIO(), width=200)
     search = Search(SPACE, settings)
     with Journal(tmp_path / "journal.jsonl", {}) as journal:
-        drive(search, Evaluator(Hungry(curve=curve), SPACE, settings), journal, PlainReporter(console))
+        drive(search, Evaluator(Hungry(curve=curve), SPACE, settings), journal, TerminalReporter(console))
         assert sorted(record.get("halvings", 0) for record in journal) == [0, 0, 0, 1]
         halved = next(record for record in journal if record.get("halvings"))
         assert SPACE.decode(np.array([halved["control_points"]]))[0].tolist() == curve.tolist()

@@ -12,7 +12,7 @@ from rich.console import Console
 from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.problems import ModelProblem, Sharing
-from lpes_evo.reporting import PlainReporter
+from lpes_evo.reporting import TerminalReporter
 from lpes_evo.runs import RunFolder, describe, estimate_run, run_search, show_run
 from lpes_evo.runs._job import prepare
 from samples import SMALL_RUN
@@ -37,7 +37,7 @@ def test_a_run_that_ran_out_of_memory_says_which_scores_are_from_smaller_batches
     monkeypatch.setattr(ModelProblem, "_evaluate", untouched_needs_more)
     folder, console = RunFolder(tmp_path / "run"), Console(file=io.StringIO(), width=200)
     folder.create(config)
-    result = run_search(config, folder, devices="in-process", reporter=PlainReporter(console))
+    result = run_search(config, folder, devices="in-process", reporter=TerminalReporter(console))
     lines = [json.loads(line) for line in folder.journal.read_text().splitlines()[1:]]
     halved = [line for line in lines if line.get("halvings")]
     assert 1 <= len(halved) < len(lines) == 5
@@ -79,7 +79,7 @@ def test_the_first_lines_of_a_run_and_an_estimate_say_why_prefixes_are_not_share
     config = load_config(preset="demo", overrides=SMALL | overrides)
     folder, console = RunFolder(tmp_path / "run"), Console(file=io.StringIO(), width=200)
     folder.create(config)
-    run_search(config, folder, devices="in-process", reporter=PlainReporter(console))
+    run_search(config, folder, devices="in-process", reporter=TerminalReporter(console))
     line = f"Search examples: prefixes are not shared, since {reason}"
     assert console.file.getvalue().splitlines()[2] == line
     assert estimate_run(config, devices="in-process", repeats=1).lines()[0] == line
