@@ -329,7 +329,7 @@ def evaluated(
             raise SystemExit(
                 f"An evaluation did not go through as it is: {evaluation.error or 'out of memory'}"
             )
-    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.spent.tokens
+    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.cost.tokens
 
 
 def measure_throughput(pool: Pool, space: CurveSpace, facts: dict[str, Any], pairs: int) -> dict[str, Any]:

@@ -23,8 +23,8 @@ _GROUPS_OF_A_GENERATION = 8
 
 
 @dataclass
-class Spent:
-    """What an evaluator has spent.
+class Cost:
+    """The cost of evaluations.
 
     Attributes:
         tokens: Tokens forwarded, those of curves that only fill a pass up among them, a backward pass counted as two.
@@ -62,7 +62,7 @@ class Evaluator:
         facts: What the problem is.
         space: The space that decodes genomes.
         n_candidates: Candidates that share a forward pass.
-        spent: What has been spent so far.
+        cost: The cost of all evaluations so far.
 
     Raises:
         ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search or with
@@ -119,7 +119,7 @@ class Evaluator:
         # A generation is so many groups at least, so that many workers find work; their number itself must not show.
         most = max(1, self._settings.n_offspring // _GROUPS_OF_A_GENERATION)
         self.n_candidates = self._plan.n_candidates if wanted else min(self._plan.n_candidates, most)
-        self.spent = Spent()
+        self.cost = Cost()
         self._passes: dict[int, Pass] = {}
         self._n_groups = 0
         self._finished: deque[Group] = deque()
@@ -231,14 +231,14 @@ class Evaluator:
         Args:
             usage: How busy the workers were, from the pool.
         """
-        spent = self.spent
-        if not spent.unraced:
+        cost = self.cost
+        if not cost.unraced:
             return []
         lines = [
-            f"{spent.tokens} tokens forwarded, {100 * spent.scored / spent.unraced:.0f} % of the examples that would "
+            f"{cost.tokens} tokens forwarded, {100 * cost.scored / cost.unraced:.0f} % of the examples that would "
             "have been scored without racing"
             if self._settings.racing
-            else f"{spent.tokens} tokens forwarded"
+            else f"{cost.tokens} tokens forwarded"
         ]
         return lines + [
             f"{worker.worker} was busy {100 * worker.share:.1f} % of the time" for worker in usage
@@ -279,7 +279,7 @@ class Evaluator:
 
     def _take(self, task: Pass, completion: Completion) -> None:
         """Take the scores of a block, and send those members on that are still in the race."""
-        self.spent.seconds += completion.seconds
+        self.cost.seconds += completion.seconds
         if task.group.sample is not None:
             self._take_gradient(task.group, task.group.sample, completion)
             return
@@ -290,7 +290,7 @@ class Evaluator:
             return
         group, share = task.group, completion.seconds / len(task.members)
         if completion.failure is None:
-            self.spent.tokens += self._n_rows(task) * self._plan.block_tokens[task.block]
+            self.cost.tokens += self._n_rows(task) * self._plan.block_tokens[task.block]
         for row, member in enumerate(task.members):
             group.seconds[member] += share
             if completion.failure is not None:
@@ -319,7 +319,7 @@ class Evaluator:
         else:
             scores, gradient, group.halvings[0] = completion.value
             group.tokens[0] = self._plan.gradient_tokens[sample]
-            self.spent.tokens += group.tokens[0]
+            self.cost.tokens += group.tokens[0]
             self._conclude(
                 group,
                 0,
@@ -353,8 +353,8 @@ class Evaluator:
 
     def _conclude(self, group: Group, member: int, status: Any, **facts: Any) -> None:
         if group.sample is None:
-            self.spent.scored += len(group.scores[member])
-            self.spent.unraced += len(self._order)
+            self.cost.scored += len(group.scores[member])
+            self.cost.unraced += len(self._order)
         group.evaluations[member] = Evaluation(
             **({"values": (), "scores": ()} | facts),
             seconds=group.seconds[member],

@@ -1,9 +1,10 @@
 """The tables of a page: what is in their cells, as text for people."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lpes_evo.analysis import CLAIM_WORDS, MEASURE_NAMES, MEASURES, arm_label
-from lpes_evo.page._cost import Cost
+from lpes_evo.execution import Cost
 from lpes_evo.page._run import RunContents
 from lpes_evo.reporting import Table, difference_text, interval_text, p_equation, p_text
 from lpes_evo.runs import CONSTANT, LPES, STYLES
@@ -59,9 +60,9 @@ def position_table(summary: dict[str, Any]) -> Table:
     )
 
 
-def cost_table(run: RunContents, cost: Cost) -> Table:
+def cost_table(run: RunContents, cost: Cost, counts: Mapping[str, int]) -> Table:
     """Return what the search cost."""
-    counts, search = cost.counts, run.config.search
+    search = run.config.search
     rows = [
         ["evaluations", f"{len(run.trace)} of at most {search.max_evaluations - search.max_gradients}"],
         ["of these scored in full", f"{counts.get('ok', 0)}"],

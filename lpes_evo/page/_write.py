@@ -177,7 +177,6 @@ def _render(
     command = run.record.get("command") or shlex.join(
         ["lpes-evo", "search", "--config", str(run.folder.config)]
     )
-    cost = read_cost(run)
     if drift is None:
         report = _report_command(run, "--no-drift") if run.summary is not None else _report_command(run)
     else:
@@ -201,7 +200,6 @@ def _render(
     values = {
         "run": run,
         "config": run.config,
-        "cost": cost,
         "missing": missing,
         "fitness": run.scales.fitness if run.scales is not None else run.trace.best[-1:].tolist(),
         "findings": [] if run.summary is None else _findings(run.summary),
@@ -220,7 +218,7 @@ def _render(
         "drift_folder": "" if kept is None else kept.name,
         "drift_place": "of the run" if kept == run.folder.path / DRIFT_FOLDER else "beside this page",
         "report_with_drift": shlex.join(_report_command(run)),
-        "cost_table": cost_table(run, cost),
+        "cost_table": cost_table(run, *read_cost(run)),
         "settings": settings_table(run),
         "facts": {name: run.record[name] for name in _FACTS if run.record.get(name) is not None},
         "hashes": {name: run.record[name] for name in _HASHES if run.record.get(name) is not None},

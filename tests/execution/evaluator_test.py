@@ -119,12 +119,12 @@ def test_a_raced_out_evaluation_is_partial_marked_and_stops_at_the_first_block_t
         assert evaluation.scored == tuple(numbers)
         assert evaluation.scores == tuple(scores.tolist())
         assert len(evaluation.scored) < len(reference)
-    spent = evaluator.spent
-    assert spent.tokens == sum(evaluation.tokens for evaluation in evaluations)
-    assert spent.scored == sum(len(evaluation.scores) for evaluation in evaluations)
-    assert spent.unraced == 8 * 24
+    cost = evaluator.cost
+    assert cost.tokens == sum(evaluation.tokens for evaluation in evaluations)
+    assert cost.scored == sum(len(evaluation.scores) for evaluation in evaluations)
+    assert cost.unraced == 8 * 24
     (line, busy) = evaluator.account([Usage("worker 0 on cpu", 8, 3.0, 4.0)])
-    assert f"{spent.tokens} tokens forwarded, {100 * spent.scored / spent.unraced:.0f} %" in line
+    assert f"{cost.tokens} tokens forwarded, {100 * cost.scored / cost.unraced:.0f} %" in line
     assert busy == "worker 0 on cpu was busy 75.0 % of the time"
 
 
@@ -198,8 +198,8 @@ def test_where_the_shape_of_a_batch_shows_every_pass_has_the_same_number_of_curv
         evaluated(Sheet(), [1] * 9, reference=reference_of(problem))[0]
     )
     # What fills the passes up is forwarded too.
-    assert evaluator.spent.tokens == sum(4 * 10 * len(ids) for _, ids in problem.calls)
-    assert evaluator.spent.tokens > sum(evaluation.tokens for evaluation in evaluations)
+    assert evaluator.cost.tokens == sum(4 * 10 * len(ids) for _, ids in problem.calls)
+    assert evaluator.cost.tokens > sum(evaluation.tokens for evaluation in evaluations)
 
 
 def model_problem(loaded, dtype="float32", n_texts=4, **options):
@@ -271,7 +271,7 @@ def test_groups_on_the_embedded_model_give_the_scores_of_one_by_one():
     together, evaluator = evaluated(problem, [3, 3], space=space, n_candidates=3)
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_allclose(other.scores, one.scores, rtol=0, atol=1e-5)
-    assert evaluator.spent.tokens == 6 * problem.n_tokens
+    assert evaluator.cost.tokens == 6 * problem.n_tokens
     assert Evaluator(problem, space, SETTINGS).n_candidates == min(
         problem.n_candidates_that_fit(ids) for ids in evaluator._block_ids
     )

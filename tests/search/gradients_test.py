@@ -139,7 +139,7 @@ def test_a_gradient_counts_as_three_forward_passes_and_names_the_scores_it_saw()
     told = search.evaluations()
     assert {evaluation.tokens for evaluation in sampled(told)} == {3 * 10 * 6}
     full = [evaluation for evaluation in told if evaluation.status == "ok"]
-    assert evaluator.spent.tokens == len(sampled(told)) * 180 + len(full) * 180
+    assert evaluator.cost.tokens == len(sampled(told)) * 180 + len(full) * 180
     first = sampled(told)[0]
     scores = problem.score(np.ones(N_LAYERS))
     assert first.scores == pytest.approx(scores[list(first.scored)])
