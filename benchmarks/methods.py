@@ -23,6 +23,7 @@ from lpes_evo.problems import encode_examples, score_answers, sharing_is_sound
 from lpes_evo.reporting import Table, difference_text
 from lpes_evo.runs import draw_examples
 from lpes_evo.statistics import paired_difference
+from lpes_evo.storage import read_journal
 
 SPECS = [
     "baseline",
@@ -98,9 +99,8 @@ def score(model: Any, spec: str, rows: Any) -> dict[str, float]:
 
 def pairs(options: argparse.Namespace) -> None:
     """Print LPES minus every other arm of an evaluation of one task, on the same examples."""
-    lines = (options.folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()[1:]
     scores: dict[str, dict[str, float]] = {}
-    for record in map(json.loads, lines):
+    for record in read_journal(options.folder / "answers.jsonl").records.values():
         arm, _, example = record["key"].split("/", 2)
         scores.setdefault(unquote(arm), {})[example] = record["score"][0]
     table = Table("", ["LPES minus", "difference", "n"])

@@ -14,7 +14,6 @@ genomes they are given, so ``--preselection`` is 1 here unless asked for; what i
 
 import argparse
 import heapq
-import json
 import random
 import time
 from collections import deque
@@ -24,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.comparison import read_steps
 from lpes_evo.config import SearchSettings
 from lpes_evo.operators import CurveSpace
 from lpes_evo.reporting import interval_text
@@ -58,8 +58,7 @@ class Outcome:
 
 def read_seconds(path: Path) -> npt.NDArray[np.float64]:
     """Return the seconds of every finished evaluation of a journal, raced-out ones among them."""
-    records = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    found = [record["seconds"] for record in records if record.get("status") in ("ok", "raced")]
+    found = [line.seconds for _, line in read_steps(path) if line.status in ("ok", "raced")]
     if not found:
         raise SystemExit(f"Expected evaluations in {path}, but it has none. Name the journal of a run.")
     return np.array(found)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpes_evo.errors import JournalError, TaskError
-from lpes_evo.evals._answers import ANSWERS_FORMAT, split_answer_key
+from lpes_evo.evals._answers import ANSWERS_FORMAT, read_answer, split_answer_key
 from lpes_evo.evals._statistics import score_interval
 from lpes_evo.problems import (
     DataRequest,
@@ -178,8 +178,8 @@ def _answered(file: Path, known: set[str], task: str, arm: str | None) -> dict[s
         place = split_answer_key(key)
         if place is None or place[1] != task:
             continue
-        output = record.get("output")
-        if not isinstance(output, str):
+        output = read_answer(record, None, file).output
+        if output is None:
             raise TaskError(
                 f"Expected the answer under {key!r:.80} of {file} to be text, but got {output!r:.60}. Answers of a "
                 "likelihood task are not scored again."

@@ -236,7 +236,9 @@ def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict
     return {
         "n_candidates": sum(entry.halvings > 0 for entry in evaluations),
         "best": evaluations[int(np.argmax(fitness))].halvings > 0,
-        "methods": [record["key"] for record in journal if record.get("halvings")],
+        "methods": [
+            line.key for line in (_read(record, journal.path) for record in journal) if line.halvings
+        ],
     }
 
 
@@ -257,11 +259,15 @@ def warnings_of(summary: dict[str, Any]) -> list[str]:
     ]
 
 
+def _read(record: dict[str, Any], path: Path) -> MeasuredLine:
+    return MeasuredLine.of(record, f"the line of key {record['key']!r:.80} in {path}")
+
+
 def _from_record(
     record: dict[str, Any], scales: npt.NDArray[np.float64], n_examples: int, path: Path
 ) -> AnswerScores:
     """Read the scores of a journal line."""
-    line = MeasuredLine.of(record, f"the line of key {record['key']!r:.80} in {path}")
+    line = _read(record, path)
     if line.scales != tuple(scales.tolist()):
         raise JournalError(
             f"Expected the scores of {line.key!r} in {path} to belong to the scales of this run, but they "

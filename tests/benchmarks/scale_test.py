@@ -1,16 +1,21 @@
 """The simulation of many workers."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
+
+from lpes_evo.execution import JOURNAL_FORMAT
+from lpes_evo.search import Evaluation
+from lpes_evo.storage import Journal
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "scale.py"
 
 
 def simulated(tmp_path, *seconds):
-    records = [{"format": "journal"}, *[{"status": "ok", "seconds": one} for one in seconds]]
-    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with Journal(tmp_path / "journal.jsonl", {"format": JOURNAL_FORMAT}) as journal:
+        for number, one in enumerate(seconds):
+            evaluation = Evaluation((0.0,), (0.0,), one)
+            journal.append(f"curve {number}", {"control_points": [[0.0, 1.0]], **evaluation.to_json()})
     options = ["--journal", tmp_path / "journal.jsonl", "--most-workers", "4", "--generations", "1"]
     result = subprocess.run(
         [sys.executable, SCRIPT, *options, "--seeds", "0"],

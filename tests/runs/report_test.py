@@ -132,8 +132,9 @@ def test_scores_from_smaller_batches_are_counted_and_told(tmp_path):
 
     failed = Evaluation((), (), 0.0, "failed", "no memory", halvings=3)
     with Journal(tmp_path / "report.jsonl", {}) as journal:
-        journal.append("untouched", {"halvings": 2})
-        journal.append("lpes", {})
+        line = {"scales": [1.0], "log_probability": [-1.0], "correct": [1]}
+        journal.append("untouched", line | {"halvings": 2})
+        journal.append("lpes", line)
         found = smaller_batches([evaluation(-2.0, 1), evaluation(-1.0, 0), failed], journal)
         assert found == {"n_candidates": 2, "best": False, "methods": ["untouched"]}
         (line,) = warnings_of({"smaller_batches": found})
