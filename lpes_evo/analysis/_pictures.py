@@ -10,7 +10,7 @@ from lpes_evo.analysis._arms import CONSTANT, CURVE, NOISE, RANDOM, RANDOM_CURVE
 from lpes_evo.analysis._attention_mass import PARTS
 from lpes_evo.analysis._decay import decay_curve
 from lpes_evo.analysis._hidden_states import MEASURES
-from lpes_evo.reporting import PALETTE, new_figure, new_panels
+from lpes_evo.reporting import PALETTE, difference_text, new_figure, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +139,7 @@ def plot_drift_retrieval(summary: dict[str, Any], measure: str = "relative_l2") 
         axes.set_title(
             "no rank correlation: one of the two never changes"
             if found is None
-            else f"Spearman {found['value']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}], n = {found['n']}",
+            else f"Spearman {difference_text(found['value'], found['low'], found['high'], '.2f')}, n = {found['n']}",
             fontsize=9,
         )
     panels[0].legend(frameon=False, fontsize=8)

@@ -1,4 +1,4 @@
-"""What each method costs: time, memory and forward passes, measured side by side."""
+"""Bench: the cost of methods in time, memory and forward passes, measured side by side with the untouched model."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What methods cost beside the untouched model: pairs of runs, and ratios with their intervals."""
+"""MethodCost: the cost of a method in pairs with the untouched model, and its ratios with intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MethodCost", "Run", "ratio_to_json", "speed_of"]
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt and what is decoded after it.
+    """The time of one prompt and of the tokens decoded after it.
 
     Attributes:
         prefill: Seconds of the prompt.
@@ -32,15 +32,15 @@ class Run:
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What a method costs.
+    """The cost of a method.
 
     Attributes:
-        name: The method as it was named.
+        name: The method as the caller named it.
         kind: Name of the method without its settings.
-        forward_passes: Tokens that went through the decoder for each token of the input, counted.
-        attention_passes: Attention outputs of a layer in one forward pass, as the method states.
-        pairs: Runs of the untouched model and under the method, ``(repeats, 2)``, each pair one after the other.
-        peaks: Peak memory of such pairs in bytes beyond what was held before, ``(n, 2)``; empty where it is not known.
+        forward_passes: Number of tokens that went through the decoder for each token of the input, as counted.
+        attention_passes: Number of attention outputs of a layer in one forward pass, as the method states.
+        pairs: Runs of the untouched model and under the method, ``(repeats, 2)``; the two of a pair follow each other.
+        peaks: Peak memory of such pairs in bytes, beyond what was held before, ``(n, 2)``; empty where it is not known.
     """
 
     name: str
@@ -51,38 +51,55 @@ class MethodCost:
     peaks: tuple[tuple[int, int], ...] = ()
 
     def ratios(self, part: str) -> np.ndarray:
-        """Return method over untouched of each pair, ``(repeats,)``.
+        """Return the time under the method divided by that of the untouched model.
 
         Args:
             part: ``prefill``, ``decode`` or ``total``.
+
+        Returns:
+            One ratio for each pair, ``(repeats,)``.
         """
         return np.array([getattr(changed, part) / getattr(plain, part) for plain, changed in self.pairs])
 
     def ratio(self, part: str) -> Interval:
-        """Return the median of such ratios."""
+        """Return the median of the ratios of a part with its 95 % interval.
+
+        Args:
+            part: ``prefill``, ``decode`` or ``total``.
+        """
         return order_interval(self.ratios(part))
 
     def median(self, part: str) -> float:
-        """Return the median of such seconds under the method."""
+        """Return the median time of a part under the method, in seconds.
+
+        Args:
+            part: ``prefill``, ``decode`` or ``total``.
+        """
         return float(np.median([getattr(run, part) for _, run in self.pairs]))
 
     @property
     def peak(self) -> float | None:
-        """Median peak memory under the method in bytes, or ``None`` where it is not known."""
+        """Median peak memory under the method in bytes; ``None`` where it is not known."""
         return float(np.median([peak for _, peak in self.peaks])) if self.peaks else None
 
     @property
     def peak_ratio(self) -> Interval | None:
-        """The peak over that of the untouched model, or ``None`` where there is nothing to divide by."""
+        """The median ratio of the peaks; ``None`` where they are not known, or the untouched model has a peak of 0."""
         if not self.peaks or not all(plain for plain, _ in self.peaks):
             return None
         return order_interval(np.array([peak / plain for plain, peak in self.peaks]))
 
     def to_json(self, new_tokens: int) -> dict[str, Any]:
-        """Return the cost as values that `json` can write, every pair included."""
-        ratios = {part: self.ratio(part) for part in ("prefill", "decode", "total")} | {
-            "peak": self.peak_ratio
+        """Return the cost as values that `json` can write, every pair included.
+
+        Args:
+            new_tokens: Number of tokens that were decoded after the prompt.
+        """
+        ratios: dict[str, Interval | None] = {
+            part: self.ratio(part) for part in ("prefill", "decode", "total")
         }
+        ratios["peak"] = self.peak_ratio
+
         return {
             "name": self.name,
             "prefill_seconds": self.median("prefill"),
@@ -101,12 +118,15 @@ class MethodCost:
 def speed_of(one: MethodCost, other: MethodCost, part: str) -> Interval:
     """Return how many times as fast one method is as another.
 
-    Each was measured beside the untouched model; the ratios to it are divided, repeat by repeat.
+    Both methods were measured beside the untouched model. Their ratios to it are divided, repeat by repeat.
 
     Args:
-        one: The cost of the one.
-        other: The cost of the other, of as many pairs.
+        one: The cost of the first method.
+        other: The cost of the second method, with as many pairs.
         part: ``prefill``, ``decode`` or ``total``.
+
+    Returns:
+        The median of the quotients with its 95 % interval.
     """
     return order_interval(other.ratios(part) / one.ratios(part))
 

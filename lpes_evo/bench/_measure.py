@@ -1,5 +1,5 @@
 # ruff: noqa: TID253
-"""The measurement of methods: time, memory and forward passes, beside the untouched model."""
+"""Measurement of time, memory and forward passes of methods, in pairs with the untouched model."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from lpes_evo.rope import find_structure
 __all__ = ["BenchSettings", "measure_costs"]
 
 _MEMORY_PAIRS = 6
-"""The fewest with an interval of 95 %."""
+"""The smallest number of pairs that has an interval of 95 %."""
 
 
 class BenchSettings(Settings):
-    """How costs are measured.
+    """Settings of a measurement.
 
     Attributes:
-        prompt_tokens: Tokens of the prompt, one row.
-        new_tokens: Tokens that are decoded after it with the cache, greedily.
-        repeats: Pairs of each method and the untouched model; 6 are the fewest with an interval of 95 %.
-        clock: What seconds are on a CPU: ``wall``, or ``processor`` for those that the process computed, all its
-            threads together, so that waiting for other programs on the machine does not count. A GPU has events.
+        prompt_tokens: Number of tokens of the prompt, which is one row.
+        new_tokens: Number of tokens that are decoded greedily after the prompt, with the cache.
+        repeats: Number of pairs of each method and the untouched model; 6 are the fewest with an interval of 95 %.
+        clock: The clock on a CPU: ``wall``; or ``processor`` for the seconds that the process computed, all its threads
+            together, so that waiting for other programs on the machine does not count. A GPU has its own events.
     """
 
     prompt_tokens: int = Field(default=512, ge=2)
@@ -54,27 +54,29 @@ def measure_costs(
 ) -> tuple[list[MethodCost], dict[str, str]]:
     """Measure methods in pairs with the untouched model.
 
-    Every method runs once to be counted and once more to warm up. Then come the repeats: in each, all methods take
-    their turns, in changing order, and each turn is a run of the untouched model and one under the method, in
-    changing order. Putting a method on the model is not part of the time. Memory is measured in six more pairs.
+    Every method runs once so that its tokens are counted, and once more to warm up. The repeats follow. In each repeat
+    all methods take a turn, and a turn is one run of the untouched model and one run under the method. The order of
+    methods and the order within a pair change from repeat to repeat. The time to apply a method to the model is not
+    counted. Memory is measured in six more pairs.
 
     Args:
-        model: The model; it is as before afterwards.
-        methods: The methods by the name to show.
-        settings: What is measured.
-        refuse: Whether a method that does not go with the model is an error; else it is left out and told.
+        model: The model, which is unchanged afterwards.
+        methods: The methods by the name that is shown.
+        settings: Settings of the measurement.
+        refuse: Whether a method that does not fit the model is an error; otherwise the method is left out.
         on_pair: Called after each pair.
 
     Returns:
-        The costs in the order of the methods, and why the others were left out, by name.
+        The costs in the order of the methods, and by name the reason why each other method was left out.
 
     Raises:
         ModelError: There is not enough memory for the untouched model.
-        LpesError: A method does not go with the model.
+        LpesError: A method does not fit the model.
     """
     device = str(next(model.parameters()).device)
     work = _Work(model, settings, device, peak_meter(device))
-    # What lives already is no garbage, and looking through it before each run would take longer than the runs.
+
+    # Objects that exist already are no garbage, and to look through them before each run would take longer than a run.
     gc.freeze()
     try:
         return _measure(work, methods, settings.repeats, refuse=refuse, on_pair=on_pair)
@@ -85,8 +87,11 @@ def measure_costs(
 def _measure(
     work: _Work, methods: Mapping[str, Method], repeats: int, *, refuse: bool, on_pair: Callable[[], None]
 ) -> tuple[list[MethodCost], dict[str, str]]:
+    """Count the passes of all methods, then time them, then measure their memory."""
     counted: dict[str, float] = {}
     left_out: dict[str, str] = {}
+
+    # A failure of the untouched model is a failure of the whole measurement.
     work.count_passes(Baseline())
     for name, method in methods.items():
         try:
@@ -95,6 +100,8 @@ def _measure(
             if refuse:
                 raise
             left_out[name] = str(error)
+
+    # The repeat of number -1 warms up.
     pairs: dict[str, list[tuple[Run, Run]]] = {name: [] for name in counted}
     for repeat in range(-1, repeats):
         names = list(counted)[:: 1 if repeat % 2 else -1]
@@ -103,7 +110,8 @@ def _measure(
             if repeat >= 0:
                 pairs[name].append(pair)
             on_pair()
-    return [
+
+    costs = [
         MethodCost(
             name,
             methods[name].name,
@@ -113,26 +121,29 @@ def _measure(
             work.peaks(methods[name]),
         )
         for name in counted
-    ], left_out
+    ]
+    return costs, left_out
 
 
 class _Work:
-    """The runs on one model."""
+    """Runs of one prompt on one model, untouched or under a method."""
 
     def __init__(self, model: Any, settings: BenchSettings, device: str, meter: PeakMeter) -> None:
         self._model = model
         self._settings = settings
         self._device = device
         self._meter = meter
+
         generator = torch.Generator().manual_seed(0)
         vocabulary = model.get_input_embeddings().num_embeddings
         self._prompt = torch.randint(vocabulary, (1, settings.prompt_tokens), generator=generator).to(device)
+
         takes = inspect.signature(model.forward).parameters
-        # Generation asks for the last logits alone where the family lets it.
+        # Like generation, ask for the last logits alone where the family of the model allows it.
         self._options = {"use_cache": True} | ({"logits_to_keep": 1} if "logits_to_keep" in takes else {})
 
     def count_passes(self, method: Method) -> float:
-        """Run once under a method and return the tokens through the decoder for each token of the input."""
+        """Run once under a method, and return the number of decoded tokens for each token of the input."""
         with _counted_tokens(self._model) as seen:
             try:
                 self._run(method)
@@ -146,15 +157,16 @@ class _Work:
         return sum(seen) / (self._settings.prompt_tokens + self._settings.new_tokens)
 
     def pair(self, method: Method, *, plain_first: bool) -> tuple[Run, Run]:
-        """Run untouched and under a method."""
+        """Return one run of the untouched model and one under a method, in the order asked for."""
         if plain_first:
             plain = self._run(Baseline())
             return plain, self._run(method)
+
         changed = self._run(method)
         return self._run(Baseline()), changed
 
     def peaks(self, method: Method) -> tuple[tuple[int, int], ...]:
-        """Return the peak memory of pairs of runs, untouched and under a method, or nothing where it is not known."""
+        """Return the peak memory of pairs of runs, untouched and under a method; empty where it is not known."""
         pairs = []
         for _ in range(_MEMORY_PAIRS):
             plain, peak = self._peak(Baseline()), self._peak(method)
@@ -177,23 +189,24 @@ class _Work:
 
     def _decode(self, output: Any) -> None:
         for _ in range(self._settings.new_tokens):
-            # transformers has renamed the cache.
+            # Versions of transformers name the cache differently.
             key = "cache" if output.get("cache") is not None else "past_key_values"
             token = output.logits[:, -1:].argmax(dim=-1)
             output = self._model(input_ids=token, **{key: output[key]}, **self._options)
 
     def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
-        """Return what some work gives and its seconds, by events of the device where it has such."""
+        """Return the result of some work and its time in seconds, by the events of the device where it has them."""
         kind = device_kind(self._device)
         if kind != "cuda":
             clock = time.perf_counter if self._settings.clock == "wall" else time.process_time
-            # A GPU is told what to do and does it later.
+            # A GPU does its work later than it is called, so that the clock must wait for it.
             finish = torch.mps.synchronize if kind == "mps" else lambda: None
             finish()
             start = clock()
             result = work()
             finish()
             return result, clock() - start
+
         with torch.cuda.device(self._device):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Peak memory of some work beyond what was held before it, as the device or the kernel counts it."""
+"""PeakMeter: the peak memory of some work beyond what was held before it, as the device or the kernel counts it."""
 
 import ctypes
 import gc
@@ -13,24 +13,26 @@ _MMAP_THRESHOLD = -3
 
 
 class PeakMeter(ABC):
-    """Measures the peak between `begin` and `end`.
+    """Measures the peak memory between `begin` and `end`.
 
     Attributes:
-        how: What is counted, for readers of a result.
+        how: The quantity that is counted, as text for readers of a result.
     """
 
     how: str
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin anew from what is held now."""
+        """Start from the memory that is held now."""
 
     @abstractmethod
     def end(self) -> int | None:
-        """Return the peak since `begin` in bytes, beyond what was held then; ``None`` where it is not known."""
+        """Return the peak since `begin` in bytes, beyond what was held then; ``None`` if it is not known."""
 
 
 class _GpuMeter(PeakMeter):
+    """The peak of the allocator of torch on an NVIDIA GPU."""
+
     how = "torch.cuda.max_memory_allocated, beyond what was allocated before the method"
 
     def __init__(self, device: str) -> None:
@@ -52,6 +54,8 @@ class _GpuMeter(PeakMeter):
 
 
 class _ResidentMeter(PeakMeter):
+    """The peak of the resident memory of this process on Linux."""
+
     how = (
         "the kernel's peak of resident memory of the process (VmHWM, set back each time) beyond what was resident "
         "before the method, in runs of their own in which freed memory goes back to the system"
@@ -66,10 +70,11 @@ class _ResidentMeter(PeakMeter):
     def begin(self) -> None:
         gc.collect()
         if self._set_option is not None:
-            # Else the C library would keep freed blocks, and often take new ones beside them.
+            # Otherwise the C library would keep freed blocks, and often take new ones beside them.
             self._set_option(_MMAP_THRESHOLD, 64 * 1024)
         if self._trim is not None:
             self._trim(0)
+
         # 5 sets the peak back to what is resident now, see proc_pid_clear_refs(5).
         (_PROCESS / "clear_refs").write_text("5")
         self._before = _status("VmRSS")
@@ -77,12 +82,14 @@ class _ResidentMeter(PeakMeter):
     def end(self) -> int:
         peak = max(0, _status("VmHWM") - self._before)
         if self._set_option is not None:
-            # Where the C library's own choice ends up in a process with large blocks.
+            # This is where the own choice of the C library ends up in a process with large blocks.
             self._set_option(_MMAP_THRESHOLD, 32 * 2**20)
         return peak
 
 
 class _NoMeter(PeakMeter):
+    """The meter where no peak can be measured."""
+
     def __init__(self, reason: str) -> None:
         self.how = f"not measured: {reason}"
 
@@ -100,8 +107,8 @@ def peak_meter(device: str) -> PeakMeter:
         device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The meter; on Apple's GPU, whose allocator keeps no peak, and on a system whose kernel cannot set the peak of a
-        process back, one that tells so.
+        The meter. On Apple's GPU, whose allocator keeps no peak, and on a system whose kernel cannot reset the peak of a
+        process, it measures nothing and says why.
     """
     if device_kind(device) == "cuda":
         return _GpuMeter(device)
@@ -109,9 +116,10 @@ def peak_meter(device: str) -> PeakMeter:
         return _NoMeter("torch keeps no peak of the memory of Apple's GPU")
     if not (_PROCESS / "clear_refs").exists():
         return _NoMeter("on a CPU it takes /proc/self/clear_refs of Linux, which is not here")
+
     try:
         meter = _ResidentMeter()
-        # Without the end, runs that are timed would go under the option of the C library that the begin sets.
+        # Without this end, timed runs would run under the option of the C library that the begin sets.
         meter.begin()
         meter.end()
     except OSError as error:

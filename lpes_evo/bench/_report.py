@@ -1,4 +1,4 @@
-"""A benchmark of methods from the names of a model and of methods to what is printed and saved."""
+"""BenchReport: a benchmark, from the names of a model and of methods to the costs that are printed and saved."""
 
 import re
 import tempfile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAPER = "arXiv 2606.27705"
 PAPER_SPEEDS = {"untouched": 1.0, "ms-poe": 1.45, "moice": 2.42}
-"""How many times as fast as each of these the paper reports LPES to be."""
+"""How many times as fast as each of these LPES is, according to the paper."""
 
 _PARTS = ("prefill", "decode", "total")
 _CLOCKS = {
@@ -33,11 +33,11 @@ class BenchReport:
     """The costs of methods on one model.
 
     Attributes:
-        facts: What was measured on what, and how.
-        new_tokens: Tokens that were decoded.
+        facts: The model, the device and the settings of the measurement.
+        new_tokens: Number of tokens that were decoded.
         costs: The costs, in the order of the methods.
-        left_out: Why methods were not measured, by name.
-        notes: What a reader must know of the methods.
+        left_out: The reason why a method was not measured, by its name.
+        notes: What a reader must know about the methods.
     """
 
     facts: dict[str, Any]
@@ -47,11 +47,11 @@ class BenchReport:
     notes: tuple[str, ...]
 
     def speeds(self) -> list[tuple[str, float, dict[str, "Interval"]]]:
-        """Return how many times as fast LPES is as what the paper compares its speed with.
+        """Return how many times as fast LPES is as the methods that the paper compares it with.
 
         Returns:
-            For the untouched model, Ms-PoE and MoICE the name, what the paper reports, and our ratio of prefill, decode
-            and total; nothing where LPES was not measured.
+            For the untouched model, Ms-PoE and MoICE: the name, the ratio that the paper reports, and our ratios of
+            prefill, decode and total. The list is empty where LPES was not measured.
         """
         from lpes_evo.bench._costs import speed_of
         from lpes_evo.statistics import order_interval
@@ -59,7 +59,8 @@ class BenchReport:
         lpes = next((cost for cost in self.costs if cost.kind == "lpes"), None)
         if lpes is None:
             return []
-        # Its own pairs hold the untouched model, so that no second measurement adds its noise.
+
+        # The pairs of LPES itself hold the untouched model, so that no second measurement adds its noise.
         untouched = {part: order_interval(1 / lpes.ratios(part)) for part in _PARTS}
         return [
             ("untouched", PAPER_SPEEDS["untouched"], untouched),
@@ -93,7 +94,16 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class _Subject:
-    """The model that is measured, with its window in tokens, where it is, and its layers beside those it stands for."""
+    """The model that is measured.
+
+    Attributes:
+        model: The model.
+        window: Its window in tokens.
+        dtype: Number format of its weights.
+        device: The device that holds it.
+        n_layers: Number of its decoder layers.
+        of_layers: Number of decoder layers of the model that it is a part of.
+    """
 
     model: Any
     window: int
@@ -117,13 +127,13 @@ def run_bench(
     Args:
         model: Hub id, folder, ``.gguf`` file, ``tiny``, or a shape such as ``shape:vicuna-7b`` or
             ``shape:vicuna-7b:layers=2``, the latter with that many of its layers.
-        methods: Specs of methods as `make_method` takes them; ``lpes`` and ``moice`` need no file here. ``None`` for
-            one of each, of which those that do not go with the model are left out.
+        methods: Specs of methods as `make_method` takes them; ``lpes`` and ``moice`` need no file here. With ``None``
+            there is one of each, and those that do not fit the model are left out.
         dtype: Number format of the weights.
-        device: Where to measure.
-        on_pair: Called after each pair, with the number of pairs in all.
-        **settings: Fields of `BenchSettings`; the prompt has 4096 tokens on a GPU and 512 on a CPU by default, or
-            what the window leaves.
+        device: Device of the model.
+        on_pair: Called after each pair, with the total number of pairs.
+        **settings: Fields of `BenchSettings`. By default the prompt has 4096 tokens on a GPU and 512 on a CPU, or as
+            many as fit into the window.
 
     Returns:
         The report.
@@ -134,14 +144,17 @@ def run_bench(
     """
     from lpes_evo.bench._measure import BenchSettings, measure_costs
 
+    # Whatever can be refused without the model is refused before it is loaded.
     chosen = BenchSettings(**settings)
     _check_names(methods)
+
     subject = _load(model, dtype, device)
     if chosen.clock != "wall" and is_gpu(subject.device):
         raise ConfigError(
             f"Expected --clock {chosen.clock} on a CPU alone, but the model is on {subject.device}, whose work the "
             "clock of the processor does not count. Leave --clock away, or give --device cpu."
         )
+
     if "prompt_tokens" not in settings:
         usual = _GPU_PROMPT if is_gpu(subject.device) else _CPU_PROMPT
         left = max(2, min(usual, subject.window - chosen.new_tokens))
@@ -151,12 +164,14 @@ def run_bench(
             f"Expected prompt and new tokens within the window of {model}, {subject.window} tokens, but got "
             f"{chosen.prompt_tokens} and {chosen.new_tokens}. Give fewer --prompt-tokens or --new-tokens."
         )
+
     with tempfile.TemporaryDirectory() as folder:
         made, left_out = _make_methods(methods, subject.model, chosen.prompt_tokens, Path(folder))
         n_pairs = len(made) * (chosen.repeats + 1)
         costs, refused = measure_costs(
             subject.model, made, chosen, refuse=methods is not None, on_pair=lambda: on_pair(n_pairs)
         )
+
     return BenchReport(
         facts=_facts(model, subject, chosen),
         new_tokens=chosen.new_tokens,
@@ -174,26 +189,28 @@ _NOTES = {
 
 
 def _lacks_file(spec: str) -> str | None:
-    """Return for which method a spec names no file although it needs one, else ``None``."""
+    """Return the method for which a spec names no file although the method needs one; ``None`` for all others."""
     if spec == "moice":
         return "moice"
     return "lpes" if re.search(r"(^|\+)lpes$", spec) else None
 
 
 def _check_names(methods: tuple[str, ...] | None) -> None:
-    """Refuse what is wrong before a model is loaded."""
+    """Refuse wrong specs before a model is loaded."""
     for spec in methods or ():
         lacks = _lacks_file(spec)
         if lacks is None:
             make_method(spec)
         elif spec not in ("moice", "lpes"):
             make_method(spec.removesuffix("+lpes"))
+
     twice = sorted({spec for spec in methods or () if (methods or ()).count(spec) > 1})
     if twice:
         raise ConfigError(f"Expected every method once, but got {', '.join(twice)} more than once.")
 
 
 def _load(name: str, dtype: str, device: str) -> _Subject:
+    """Load a model, or make one of random weights for the name of a shape."""
     from lpes_evo.bench._shapes import PREFIX, Shape, random_model
     from lpes_evo.models import load_model, resolve_device, resolve_dtype
 
@@ -201,6 +218,7 @@ def _load(name: str, dtype: str, device: str) -> _Subject:
         loaded = load_model(name, dtype=dtype, device=device)
         n_layers = loaded.n_layers
         return _Subject(loaded.model, loaded.max_length, loaded.dtype, loaded.device, n_layers, n_layers)
+
     shape = Shape.of(name)
     device = resolve_device(device)
     dtype = resolve_dtype(dtype, device, name)
@@ -213,9 +231,10 @@ def _load(name: str, dtype: str, device: str) -> _Subject:
 def _make_methods(
     specs: tuple[str, ...] | None, model: Any, prompt_tokens: int, folder: Path
 ) -> tuple[dict[str, Method], dict[str, str]]:
-    """Return the methods by their specs, and why others of the usual ones were left out."""
+    """Return the methods by their specs, and the reason why each other one was left out."""
     made: dict[str, Method] = {}
     left_out: dict[str, str] = {}
+
     for spec in specs or _usual(prompt_tokens):
         try:
             if spec == "moice":
@@ -226,16 +245,19 @@ def _make_methods(
             if specs is not None:
                 raise
             left_out[spec] = str(error)
+
     return made, left_out
 
 
 def _usual(prompt_tokens: int) -> tuple[str, ...]:
-    # Within the window dynamic NTK would leave the prompt alone.
+    """Return the specs of one of each method."""
+    # Dynamic NTK changes nothing within the window, so that it is told a shorter one.
     ntk = f"ntk:2:original={prompt_tokens // 2}"
     return ("baseline", "lpes", "pi:1.5", ntk, "yarn:4", "attention-buckets", "ms-poe", "moice")
 
 
 def _scales(model: Any) -> Any:
+    """Return made-up scales from 0.8 to 1.4 in the depth of a model."""
     from lpes_evo.operators import CurveSpace
     from lpes_evo.rope import count_layers
     from lpes_evo.scales import Scales
@@ -247,6 +269,7 @@ def _scales(model: Any) -> Any:
 
 
 def _untrained(model: Any, folder: Path) -> Path:
+    """Write untrained routers of MoICE for a model, and return the file."""
     from lpes_evo.methods import BASE_SETS
     from lpes_evo.methods.moice import new_routers, save_routers
 
@@ -257,6 +280,7 @@ def _untrained(model: Any, folder: Path) -> Path:
 
 
 def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str, Any]:
+    """Return what identifies a measurement, as values that `json` can write."""
     import torch
 
     from lpes_evo.bench._memory import peak_meter

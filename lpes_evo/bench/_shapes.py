@@ -1,4 +1,4 @@
-"""Models of random weights in the shape of published ones, whose cost can be measured without a download."""
+"""Shape: models of random weights in the sizes of published ones, whose cost can be measured without a download."""
 
 import os
 import re
@@ -48,21 +48,21 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "rms_norm_eps": 1e-6,
     },
 }
-"""Fields of the config.json of Qwen/Qwen2.5-7B-Instruct and lmsys/vicuna-7b-v1.5, and of one for tests."""
+"""Fields of the config.json of Qwen/Qwen2.5-7B-Instruct and lmsys/vicuna-7b-v1.5, and of a small model for tests."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A published model, or a part of it, without its weights.
+    """The sizes of a published model, or of a part of it.
 
-    A part has the first layers, and the same share of the vocabulary: embedding and output layer then weigh as much
-    beside the layers as in the whole model, and so a ratio of times is not hidden behind them.
+    A part has the first layers and the same share of the vocabulary. The embedding and the output layer then have the
+    same share of the time as in the whole model, so that they do not hide the ratio of the times of two methods.
 
     Attributes:
-        name: The text that names it, such as ``shape:vicuna-7b:layers=2``.
-        config: Fields of its config.json.
-        n_layers: Its decoder layers.
-        of_layers: Decoder layers of the whole model.
+        name: The text that names the shape, such as ``shape:vicuna-7b:layers=2``.
+        config: Fields of the config.json of the model.
+        n_layers: Number of decoder layers.
+        of_layers: Number of decoder layers of the whole model.
     """
 
     name: str
@@ -75,7 +75,10 @@ class Shape:
         """Return the shape of a name.
 
         Args:
-            name: One of `shape_names`, and ``:layers=N`` behind it for the first ``N`` layers alone.
+            name: One of `shape_names`, followed by ``:layers=N`` for the first ``N`` layers alone.
+
+        Returns:
+            The shape.
 
         Raises:
             ModelError: The shape is unknown, or it has no such number of layers.
@@ -83,10 +86,11 @@ class Shape:
         whole, colon, part = name.removeprefix(PREFIX).partition(":")
         if whole not in _SHAPES:
             raise ModelError(f"Expected one of the shapes {', '.join(shape_names())}, but got {name!r:.80}.")
+
         config = _SHAPES[whole]
         of_layers = n_layers = config["num_hidden_layers"]
         if colon:
-            # The length keeps int() from numbers that it refuses.
+            # A longer number would be refused by int().
             given = re.fullmatch(r"layers=([0-9]{1,9})", part)
             n_layers = int(given[1]) if given else 0
             if not 1 <= n_layers <= of_layers:
@@ -94,6 +98,7 @@ class Shape:
                     f"Expected {PREFIX}{whole}, or {PREFIX}{whole}:layers=N with N from 1 to {of_layers}, but got "
                     f"{name!r:.80}."
                 )
+
         vocabulary = round(config["vocab_size"] * n_layers / of_layers)
         return cls(
             name, {**config, "num_hidden_layers": n_layers, "vocab_size": vocabulary}, n_layers, of_layers
@@ -106,15 +111,15 @@ def shape_names() -> tuple[str, ...]:
 
 
 def random_model(shape: Shape, dtype: str, device: str) -> Any:
-    """Return a model of random weights, the same every time on one kind of device.
+    """Return a model of random weights, which are the same every time on one kind of device.
 
     Args:
-        shape: Its sizes.
+        shape: The sizes of the model.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The model, in evaluation mode and its weights frozen.
+        The model, in evaluation mode and with frozen weights.
 
     Raises:
         ModelError: The device has no room for its weights.
@@ -126,6 +131,8 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
 
     config = AutoConfig.for_model(**shape.config, tie_word_embeddings=False)
     kind = getattr(torch, dtype)
+
+    # The meta device gives the sizes of all weights without memory for them.
     with torch.device("meta"):
         n_bytes = kind.itemsize * sum(
             weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
@@ -134,14 +141,16 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
     if n_bytes > room:
         raise ModelError(
             f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
-            f"{room / 2**30:.1f} GiB. Take fewer layers by :layers=N behind the name, or another device."
+            f"{room / 2**30:.1f} GiB. Take fewer layers with :layers=N after the name, or another device."
         )
-    # The random state of Apple's GPU cannot be set back as that of others, so weights are drawn on the CPU there.
+
+    # The random state of Apple's GPU cannot be restored, so that weights for it are drawn on the CPU.
     drawn_on = "cpu" if device_kind(device) == "mps" else device
     on_gpu = [torch.device(device)] if device_kind(drawn_on) == "cuda" else []
     with torch.random.fork_rng(devices=on_gpu), torch.device(drawn_on):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=kind)
+
     model.eval().requires_grad_(False).to(device)
     repair_frequencies(model)
     check_frequencies(model)
@@ -149,7 +158,7 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
 
 
 def _room(device: str) -> int:
-    """Return the bytes that are free on a GPU, or the memory of the machine."""
+    """Return the free memory of a GPU, or the memory of the machine, in bytes."""
     import torch
 
     if device_kind(device) == "cuda":

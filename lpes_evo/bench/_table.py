@@ -1,4 +1,4 @@
-"""A benchmark of methods as tables for a terminal."""
+"""Tables of a benchmark for a terminal."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from lpes_evo.reporting import Table, interval_text, say
 
 
 def print_bench(report: BenchReport, console: Console) -> None:
-    """Print what methods cost, how fast LPES is beside others, and what the paper reports.
+    """Print the costs of all methods, how fast LPES is beside others, and what the paper reports.
 
     Args:
         report: The report.
@@ -25,10 +25,12 @@ def print_bench(report: BenchReport, console: Console) -> None:
     ]
     for line in lines:
         say(line, console)
+
     _costs(report).print(console)
     speeds = _speeds(report)
     if speeds is not None:
         speeds.print(console)
+
     lines = [
         "Below each value: seconds, seconds of a token or bytes under the method over those of the untouched model, "
         "median of the pairs [95 % interval].",
@@ -43,7 +45,7 @@ def print_bench(report: BenchReport, console: Console) -> None:
 
 
 def _size(facts: dict[str, Any]) -> str:
-    """Return how large the model is, so that a part of one is not taken for the whole."""
+    """Return the size of the model, so that a part of a model is not taken for the whole."""
     weights = f"{facts['parameters'] / 1e6:.4g} million weights"
     if facts["n_layers"] == facts["of_layers"]:
         return f"{facts['n_layers']} layers, {weights}"
@@ -54,6 +56,7 @@ def _size(facts: dict[str, Any]) -> str:
 
 
 def _costs(report: BenchReport) -> Table:
+    """Return the costs of all methods, each with its ratio to the untouched model."""
     figures = ("prefill, s", "decode, tokens/s", "peak memory, MiB", "forward\npasses", "attention\npasses")
     table = Table("Cost", ["method", *figures], names=("method",))
 
@@ -71,9 +74,11 @@ def _costs(report: BenchReport) -> Table:
 
 
 def _speeds(report: BenchReport) -> Table | None:
+    """Return how many times as fast LPES is as the methods of the paper; ``None`` where LPES was not measured."""
     rows = report.speeds()
     if not rows:
         return None
+
     figures = ("prefill", "decode", "both together", f"the paper's ({PAPER})")
     table = Table("How many times as fast LPES is", ["as", *figures])
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from lpes_evo.errors import TaskError
-from lpes_evo.reporting import say
+from lpes_evo.reporting import interval_text, say
 
 
 def score(
@@ -55,13 +55,13 @@ def score(
         say(to_json(result.to_dict(), indent=1))
         return
     say(
-        f"{result.task}: {result.metric} {result.score:.4f} [{result.low:.4f}, {result.high:.4f}], n = {result.n}"
+        f"{result.task}: {result.metric} {interval_text(result.score, result.low, result.high, '.4f')}, n = {result.n}"
     )
     for name, value in result.parts.items() if len(result.parts) > 1 else ():
         say(f"  mean {name}: {value:.4f}")
     for position, row in result.positions.items():
         say(
-            f"  position {position:g}: {row['score']:.4f} [{row['low']:.4f}, {row['high']:.4f}], n = {row['n']}"
+            f"  position {position:g}: {interval_text(row['score'], row['low'], row['high'], '.4f')}, n = {row['n']}"
         )
     if result.n_missing:
         say(f"  {result.n_missing} examples have no answer in the file and are left out.")
