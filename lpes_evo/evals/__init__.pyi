@@ -8,7 +8,6 @@ from ._names import (
     EvalTask as EvalTask,
     register_task as register_task,
 )
-from ._progress import make_eval_reporter as make_eval_reporter
 from ._results import EvalResults as EvalResults, load_results as load_results
 from ._run import run_evaluation as run_evaluation
 from ._table import (

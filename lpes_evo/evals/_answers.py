@@ -12,7 +12,6 @@ from lpes_evo.errors import EvaluationError, JournalError, TaskError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._plan import PlannedTask
 from lpes_evo.evals._target import Answer, answer_batch
-from lpes_evo.evals._task_calls import score_output
 from lpes_evo.problems import Example, score_output
 from lpes_evo.reporting import Reporter
 from lpes_evo.storage import Journal, Record
