@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from lpes_evo.analysis._inputs import AnalysisInput, inputs_of_examples, inputs_of_text
-from lpes_evo.config import RunConfig, load_config
+from lpes_evo.config import RunConfig, Settings, load_config
 from lpes_evo.errors import ConfigError
 from lpes_evo.models import LoadedModel, load_model
 from lpes_evo.problems import Example, data_hash
@@ -16,8 +18,7 @@ _N_PIECES = 32
 _PIECE_TOKENS = 512
 
 
-@dataclass(frozen=True)
-class AnalysisRequest:
+class AnalysisRequest(Settings):
     """Options of an analysis.
 
     Attributes:
@@ -40,13 +41,13 @@ class AnalysisRequest:
     task: str | None = None
     config: Path | None = None
     text: Path | None = None
-    length: int | None = None
-    n_examples: int | None = None
+    length: int | None = Field(default=None, ge=1)
+    n_examples: int | None = Field(default=None, ge=1)
     seed: int | None = None
     dtype: str | None = None
     device: str = "auto"
     attention: str | None = None
-    batch_tokens: int | None = None
+    batch_tokens: int | None = Field(default=None, ge=1)
 
 
 @dataclass(frozen=True)

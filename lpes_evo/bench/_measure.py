@@ -8,40 +8,22 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 
 from lpes_evo.accelerators import device_kind, is_out_of_memory
 from lpes_evo.bench._costs import MethodCost, Run
 from lpes_evo.bench._memory import PeakMeter, peak_meter
-from lpes_evo.config import Settings
+from lpes_evo.bench._settings import BenchSettings
 from lpes_evo.errors import LpesError, ModelError
 from lpes_evo.methods import Baseline, Method
 from lpes_evo.rope import find_structure
 
-__all__ = ["BenchSettings", "measure_costs"]
+__all__ = ["measure_costs"]
 
 _MEMORY_PAIRS = 6
 """The smallest number of pairs that has an interval of 95 %."""
-
-
-class BenchSettings(Settings):
-    """Settings of a measurement.
-
-    Attributes:
-        prompt_tokens: Number of tokens of the prompt, which is one row.
-        new_tokens: Number of tokens that are decoded greedily after the prompt, with the cache.
-        repeats: Number of pairs of each method and the untouched model; 6 are the fewest with an interval of 95 %.
-        clock: The clock on a CPU: ``wall``; or ``processor`` for the seconds that the process computed, all its threads
-            together, so that waiting for other programs on the machine does not count. A GPU has its own events.
-    """
-
-    prompt_tokens: int = Field(default=512, ge=2)
-    new_tokens: int = Field(default=16, ge=1)
-    repeats: int = Field(default=9, ge=6)
-    clock: Literal["wall", "processor"] = "wall"
 
 
 def measure_costs(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.accelerators import device_kind, is_gpu
+from lpes_evo.bench._settings import BenchSettings
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.methods import Method, make_method
 
 if TYPE_CHECKING:
     from lpes_evo.bench._costs import MethodCost
-    from lpes_evo.bench._measure import BenchSettings
     from lpes_evo.statistics import Interval
 
 PAPER = "arXiv 2606.27705"
@@ -142,7 +142,7 @@ def run_bench(
         ConfigError: A setting or a method is not valid, or the tokens exceed the window.
         LpesError: The model cannot be loaded, a method does not go with it, or memory does not suffice.
     """
-    from lpes_evo.bench._measure import BenchSettings, measure_costs
+    from lpes_evo.bench._measure import measure_costs
 
     # Whatever can be refused without the model is refused before it is loaded.
     chosen = BenchSettings(**settings)
@@ -279,7 +279,7 @@ def _untrained(model: Any, folder: Path) -> Path:
     return path
 
 
-def _facts(name: str, subject: _Subject, settings: "BenchSettings") -> dict[str, Any]:
+def _facts(name: str, subject: _Subject, settings: BenchSettings) -> dict[str, Any]:
     """Return what identifies a measurement, as values that `json` can write."""
     import torch
 

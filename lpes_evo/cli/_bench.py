@@ -1,11 +1,26 @@
 """The command ``lpes-evo bench``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from lpes_evo import bench as bench_package, config as settings_package
+from lpes_evo.cli._options import FILES, DeviceOption
+from lpes_evo.cli._settings import SettingOptions, add_command
 from lpes_evo.reporting import console, error_console, say
+
+SIZES = SettingOptions(
+    lambda: bench_package.BenchSettings,
+    "What is measured",
+    extra={"prompt_tokens": {"show_default": "4096 on a GPU, 512 on a CPU"}},
+)
+DTYPE = SettingOptions(lambda: settings_package.ModelSettings, "What is measured", only=("dtype",))
+
+
+def add_bench_command(app: typer.Typer) -> None:
+    """Add the command of this module to the command line."""
+    add_command(app, SIZES, DTYPE)(bench)
 
 
 def bench(
@@ -21,37 +36,17 @@ def bench(
         str | None,
         typer.Option(
             "--methods",
-            help="Methods with commas between, such as lpes,yarn:4,ms-poe; by default one of each. lpes and moice need "
-            "no file here.",
+            metavar="NAME,...",
+            help="Methods such as lpes,yarn:4,ms-poe; by default one of each. lpes and moice need no file here.",
+            rich_help_panel="What is measured",
         ),
     ] = None,
-    prompt_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--prompt-tokens", help="Tokens of the prompt; 4096 on a GPU and 512 on a CPU by default."
-        ),
-    ] = None,
-    new_tokens: Annotated[
-        int | None, typer.Option("--new-tokens", help="Tokens decoded after it; 16 by default.")
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            "--repeats", help="Pairs of each method and the untouched model; 9 by default, at least 6."
-        ),
-    ] = None,
-    clock: Annotated[
-        str | None,
-        typer.Option(
-            "--clock",
-            help="Seconds on a CPU: wall by default, or processor, without waiting for other programs.",
-        ),
-    ] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")] = "auto",
+    device: DeviceOption = "auto",
     output: Annotated[
-        Path | None, typer.Option("--output", help="New JSON file with every measurement.")
+        Path | None,
+        typer.Option("--output", help="New JSON file with every measurement.", rich_help_panel=FILES),
     ] = None,
+    **given: Any,
 ) -> None:
     """Measure what methods cost beside the untouched model: seconds, memory and forward passes."""
     from rich.progress import Progress
@@ -61,18 +56,19 @@ def bench(
 
     if output is not None:
         check_new_file(output)
-    given = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "repeats": repeats, "clock": clock}
     specs = None if methods is None else tuple(part.strip() for part in methods.split(","))
+
     with Progress(console=error_console, transient=True) as progress:
         bar = progress.add_task("bench", total=None)
         report = run_bench(
             model,
             specs,
-            dtype=dtype,
             device=device,
             on_pair=lambda n_pairs: progress.update(bar, total=n_pairs, advance=1),
-            **{name: value for name, value in given.items() if value is not None},
+            **DTYPE.chosen(given),
+            **SIZES.chosen(given),
         )
+
     print_bench(report, console)
     if output is not None:
         write_atomic(output, to_json(report.to_json(), indent=1) + "\n")

@@ -1,188 +1,113 @@
 """The command ``lpes-evo eval``."""
 
-import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lpes_evo import evals
+from lpes_evo.cli._options import (
+    FILES,
+    RUNNING,
+    DevicesOption,
+    OptionalModelArgument,
+    RayOption,
+    ReporterOption,
+    how_to_go_on,
+    new_path,
+    refuse_beside_resume,
+    short_name,
+)
 from lpes_evo.cli._process import told_how_to_go_on
+from lpes_evo.cli._settings import SettingOptions, add_command
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 from lpes_evo.reporting import Table, console, difference_text, p_text, say
 
 if TYPE_CHECKING:
     from lpes_evo.evals import EvalFolder
 
+MODEL = SettingOptions(
+    lambda: evals.EvalConfig, "The model", only=("model.dtype", "model.attention", "model.revision")
+)
+EVALUATION = SettingOptions(
+    lambda: evals.EvalConfig,
+    "What is measured",
+    omit=("model",),
+    optional=("tasks",),
+    extra={"scales": {"metavar": "RUN_OR_FILE"}, "data": {"metavar": "FOLDER"}},
+)
+
+
+def add_eval_command(app: typer.Typer) -> None:
+    """Add the command of this module to the command line."""
+    add_command(app, EVALUATION, MODEL, name="eval")(evaluate)
+
 
 def evaluate(
-    model: Annotated[
-        str | None,
-        typer.Argument(help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.", show_default=False),
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option("--tasks", help="Names of tasks with commas between, such as kv,mdqa,leval:tpo."),
-    ] = None,
-    scales: Annotated[
-        Path | None,
-        typer.Option(
-            "--scales", metavar="RUN_OR_FILE", help="Scales to judge; without, the untouched model alone."
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            "--methods", help="Methods with commas between, such as baseline,lpes,pi:1.5,yarn:4,ms-poe."
-        ),
-    ] = None,
-    positions: Annotated[
-        str | None, typer.Option("--positions", help="Gold positions; 0,0.25,0.5,0.75,1 by default.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Folder with the data files of the tasks.")
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", help="Most examples, at each position where a task has positions."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of every draw.")] = None,
-    shots: Annotated[
-        int | None,
-        typer.Option(
-            "--shots", help="Solved examples in the prompts of mmlu, ceval-valid and other lm: tasks."
-        ),
-    ] = None,
-    teacher_forcing: Annotated[
-        bool,
-        typer.Option(
-            "--teacher-forcing", help="One forward pass instead of generation, where the metric allows it."
-        ),
-    ] = False,
-    over_length: Annotated[
-        str | None,
-        typer.Option(
-            "--over-length", help="Examples beyond the window: error, skip, or cut their documents."
-        ),
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option("--max-length", help="A window in tokens smaller than the model's own.")
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option("--batch-tokens", help="Tokens of one batch; by default chosen by the device."),
-    ] = None,
-    chat_template: Annotated[
-        bool | None,
-        typer.Option(
-            "--chat-template/--no-chat-template", help="Use the model's chat template, if it has one."
-        ),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = None,
-    attention: Annotated[
-        str | None, typer.Option("--attention", help="Attention backend, such as sdpa or eager.")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="Revision of the model on the hub.")
-    ] = None,
-    devices: Annotated[
-        str,
-        typer.Option(
-            "--devices",
-            help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2; or in-process.",
-        ),
-    ] = "auto",
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", metavar="ADDRESS", help="Use every GPU of a Ray cluster: host:port, auto or local."
-        ),
-    ] = None,
+    model: OptionalModelArgument = None,
+    devices: DevicesOption = "auto",
+    ray: RayOption = None,
     batch_limit: Annotated[
         float | None,
         typer.Option(
             "--batch-limit",
             metavar="SECONDS",
             help="When a forward pass of a batch counts as hung; never by default.",
+            rich_help_panel=RUNNING,
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="New folder; runs/eval-NAME-TIME by default.")
+        Path | None,
+        typer.Option("--output", help="New folder; runs/eval-NAME-TIME by default.", rich_help_panel=FILES),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Folder of an evaluation to go on with.")
+        Path | None,
+        typer.Option("--resume", help="Folder of an evaluation to go on with.", rich_help_panel=FILES),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="FOLDER", help="Finished evaluation to compare the result with."),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --against: show scores of different data side by side.")
-    ] = False,
-    reporter: Annotated[
-        list[str] | None,
         typer.Option(
-            "--reporter",
-            metavar="FILE.py:CLASS",
-            help="A Reporter of your own, beside ours; may be repeated.",
+            "--against",
+            metavar="FOLDER",
+            help="Finished evaluation to compare the result with.",
+            rich_help_panel=FILES,
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="With --against: show scores of different data side by side.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    reporter: ReporterOption = None,
+    **given: Any,
 ) -> None:
     """Measure a model, untouched, under scales and other methods, on benchmarks, with intervals and tests."""
-    from lpes_evo.evals import (
-        EvalConfig,
-        EvalFolder,
-        load_results,
-        make_arms,
-        print_results,
-        run_evaluation,
-    )
+    from lpes_evo.evals import EvalFolder, load_results, print_results, run_evaluation
     from lpes_evo.reporting import make_reporter
-    from lpes_evo.scales import load_scales
 
     # A reporter of the user that cannot be made is told before any work.
     reporters = make_reporter(console, reporter or ())
-    settings: dict[str, Any] = {
-        "scales": None if scales is None else str(scales),
-        "methods": _split(methods),
-        "tasks": _split(tasks),
-        "positions": _numbers(positions),
-        "data": None if data is None else str(data),
-        "limit": limit,
-        "seed": seed,
-        "shots": shots,
-        "teacher_forcing": teacher_forcing or None,
-        "over_length": over_length,
-        "max_length": max_length,
-        "batch_tokens": batch_tokens,
-        "chat_template": chat_template,
-    }
-    model_settings = {"name": model, "dtype": dtype, "attention": attention, "revision": revision}
-    given = {name: value for name, value in settings.items() if value is not None}
-    given_model = {name: value for name, value in model_settings.items() if value is not None}
+
     if force and against is None:
         raise ConfigError("Expected --force only with --against, which it is for. Leave it out.")
     if against is not None:
         load_results(against)
+
     if resume is not None:
-        _refuse_beside_resume([*given, *given_model, *(["output"] if output is not None else [])])
+        refuse_beside_resume("evaluation", MODEL=model, **given, output=output)
         folder = EvalFolder(resume)
         config = folder.load_config()
+        results = _finished(folder)
     else:
-        if model is None or tasks is None:
-            raise ConfigError(
-                "Expected a model and --tasks, such as: lpes-evo eval tiny --tasks recall. Or --resume FOLDER to go on "
-                "with an evaluation."
-            )
-        config = EvalConfig(**(given | {"model": given_model}))
-        # Before there is a folder: what is wrong with the methods and the options.
-        make_arms(None if scales is None else load_scales(scales), config.methods)
-        config.refuse_idle_options()
-        name = f"eval-{Path(model).stem[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
-        folder = EvalFolder(output or Path("runs") / name)
+        config = _config(model, given)
+        folder = EvalFolder(new_path(output, f"eval-{short_name(config.model.name)}"))
         folder.create(config)
-    again = f"lpes-evo eval --resume {shlex.quote(str(folder.path))}"
-    results = _finished(folder) if resume is not None else None
+        results = None
+
+    again = how_to_go_on("eval", folder.path)
     if results is None:
         with told_how_to_go_on(f"Stopped. Finished answers are safe; go on with: {again}"):
             results = run_evaluation(
@@ -193,6 +118,7 @@ def evaluate(
                 batch_limit=batch_limit,
                 reporter=reporters,
             )
+
     print_results(results, console)
     if against is not None:
         _print_comparison(folder, against, force=force)
@@ -205,26 +131,22 @@ def evaluate(
         )
 
 
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(","))
+def _config(model: str | None, given: dict[str, Any]) -> "evals.EvalConfig":
+    """Return the evaluation that the options describe, once its methods and its options are known to be sound."""
+    from lpes_evo.config import nested
+    from lpes_evo.evals import make_arms
+    from lpes_evo.scales import load_scales
 
-
-def _numbers(text: str | None) -> tuple[float, ...] | None:
-    parts = _split(text)
-    try:
-        return None if parts is None else tuple(float(part) for part in parts)
-    except ValueError as error:
+    chosen = MODEL.chosen(given) | EVALUATION.chosen(given)
+    if model is None or "tasks" not in chosen:
         raise ConfigError(
-            f"Expected --positions to be numbers with commas between, such as 0,0.5,1, but got {text!r}."
-        ) from error
-
-
-def _refuse_beside_resume(names: list[str]) -> None:
-    if names:
-        raise ConfigError(
-            f"Expected --resume alone, since an evaluation keeps its configuration, but got {', '.join(names)} too. "
-            "Leave them out, or start a new evaluation."
+            "Expected a model and --tasks, such as: lpes-evo eval tiny --tasks recall. Or --resume FOLDER to go on "
+            "with an evaluation."
         )
+    config = evals.EvalConfig(**nested({"model.name": model, **chosen}))
+    make_arms(None if config.scales is None else load_scales(config.scales), config.methods)
+    config.refuse_idle_options()
+    return config
 
 
 def _finished(folder: "EvalFolder") -> Any:

@@ -5,74 +5,46 @@ from typing import Annotated, Any
 
 import typer
 
+from lpes_evo import config as settings_package
+from lpes_evo.cli._options import FILES, DeviceOption, ModelArgument
+from lpes_evo.cli._settings import SettingOptions, add_command
+from lpes_evo.methods import moice
 from lpes_evo.reporting import say
+
+TRAINING = SettingOptions(lambda: moice.TrainingSettings, "The training")
+DTYPE = SettingOptions(lambda: settings_package.ModelSettings, "The training", only=("dtype",))
+
+
+def add_training_command(app: typer.Typer) -> None:
+    """Add the command of this module to the command line."""
+    add_command(app, TRAINING, DTYPE)(train_moice)
 
 
 def train_moice(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Hub id, folder, LoRA adapter, .gguf file, or 'tiny'.")
-    ],
+    model: ModelArgument,
     data: Annotated[
         Path,
-        typer.Option("--data", help="JSON lines with text, with prompt and answer, or with conversations."),
+        typer.Option(
+            "--data",
+            help="JSON lines with text, with prompt and answer, or with conversations.",
+            rich_help_panel=FILES,
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="New file of routers.")] = Path(
-        "moice-routers.safetensors"
-    ),
-    steps: Annotated[
-        int | None, typer.Option("--steps", help="Steps of the optimiser; 7 by default.")
-    ] = None,
-    sequences: Annotated[
-        int | None, typer.Option("--sequences", help="Sequences of each step; 128 by default.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="Of AdamW, constant; 1e-4 by default.")
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", help="Bases that count for a token; all by default.")
-    ] = None,
-    bases: Annotated[
-        str | None,
-        typer.Option("--bases", help="Rotary bases with commas between; the published seven by default."),
-    ] = None,
-    auxiliary: Annotated[
-        float | None, typer.Option("--auxiliary", help="Factor of the balancing loss; 0.3 by default.")
-    ] = None,
-    max_length: Annotated[
-        int | None,
-        typer.Option("--max-length", help="Tokens after which a sequence is cut; 4608 by default."),
-    ] = None,
-    held_out: Annotated[
-        int | None, typer.Option("--held-out", help="Sequences that measure the training; 16 by default.")
-    ] = None,
-    checkpointing: Annotated[
-        bool | None,
-        typer.Option("--checkpointing/--no-checkpointing", help="Compute activations twice to save memory."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of weights and order.")] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda:N or mps.")] = "auto",
+    output: Annotated[
+        Path, typer.Option("--output", help="New file of routers.", rich_help_panel=FILES)
+    ] = Path("moice-routers.safetensors"),
+    device: DeviceOption = "auto",
+    **given: Any,
 ) -> None:
     """Train the routers of MoICE for a model, and leave the model as it is."""
     from lpes_evo.methods.moice import TrainingSettings, read_sequences, save_routers, train_routers
     from lpes_evo.models import load_model
     from lpes_evo.storage import check_new_file
 
-    given: dict[str, Any] = {
-        "steps": steps,
-        "sequences": sequences,
-        "learning_rate": learning_rate,
-        "top_k": top_k,
-        "bases": None if bases is None else bases.split(","),
-        "auxiliary": auxiliary,
-        "max_length": max_length,
-        "held_out": held_out,
-        "checkpointing": checkpointing,
-        "seed": seed,
-    }
-    settings = TrainingSettings(**{name: value for name, value in given.items() if value is not None})
+    settings = TrainingSettings(**TRAINING.chosen(given))
     check_new_file(output)
-    loaded = load_model(model, dtype=dtype, device=device)
+    loaded = load_model(model, device=device, **DTYPE.chosen(given))
+
     texts = read_sequences(data, loaded.tokenizer)
     say(f"{len(texts)} sequences from {data}; {loaded.dtype} on {loaded.device}")
 
@@ -84,5 +56,6 @@ def train_moice(
         f"Nats per token of {settings.held_out} sequences held out: untouched model {trained.untouched:.4f}, routers "
         f"before {trained.before:.4f}, after {trained.after:.4f}"
     )
+
     save_routers(trained.routers, output)
     say(f"Routers: {output}; use them with --methods moice:{output}")

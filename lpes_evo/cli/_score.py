@@ -5,8 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
-from lpes_evo.errors import TaskError
+from lpes_evo import evals
+from lpes_evo.cli._settings import SettingOptions, add_command
 from lpes_evo.reporting import interval_text, say
+
+MADE_WITH = SettingOptions(
+    lambda: evals.EvalConfig,
+    "As the file was made with",
+    only=("positions", "data", "limit", "seed"),
+    extra={"data": {"metavar": "FOLDER"}},
+)
+
+
+def add_score_command(app: typer.Typer) -> None:
+    """Add the command of this module to the command line."""
+    add_command(app, MADE_WITH)(score)
 
 
 def score(
@@ -20,15 +33,6 @@ def score(
             help="answers.jsonl of an evaluation; JSON lines with id and output; or L-Eval's own.",
         ),
     ],
-    data: Annotated[Path | None, typer.Option("--data", help="Folder with the task's data.")] = None,
-    positions: Annotated[
-        str | None,
-        typer.Option("--positions", help="Gold positions of the file; 0,0.25,0.5,0.75,1 by default."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Limit that the file was made with.")] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed that the file was made with; 0 by default.")
-    ] = None,
     system: Annotated[
         str | None,
         typer.Option("--system", help="Whose answers, where a file holds those of several systems or arms."),
@@ -37,20 +41,18 @@ def score(
         bool, typer.Option("--partial", help="Score what is there, count what is not.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **given: Any,
 ) -> None:
     """Score a finished prediction file, without a model."""
     from lpes_evo.evals import DataRequest, score_predictions
     from lpes_evo.storage import to_json
 
-    options: dict[str, Any] = {
-        "folder": data,
-        "positions": _positions(positions),
-        "limit": limit,
-        "seed": seed,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    request = DataRequest(**given) if given else None
+    chosen = MADE_WITH.chosen(given)
+    if "data" in chosen:
+        chosen["folder"] = Path(chosen.pop("data"))
+    request = DataRequest(**chosen) if chosen else None
     result = score_predictions(task, file, request, partial=partial, system=system)
+
     if as_json:
         say(to_json(result.to_dict(), indent=1))
         return
@@ -67,14 +69,3 @@ def score(
         say(f"  {result.n_missing} examples have no answer in the file and are left out.")
     for warning in result.warnings:
         say(f"  warning: {warning}")
-
-
-def _positions(text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise TaskError(
-            f"Expected --positions to be numbers such as 0,0.5,1, but got {text!r:.80}."
-        ) from error

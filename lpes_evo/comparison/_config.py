@@ -22,8 +22,9 @@ class ComparisonConfig(Settings):
     Attributes:
         kind: ``compare`` for optimisers, ``ablate`` for the default search on other curves.
         arenas: ``target``, ``rough``, ``brachistochrone``, ``model``.
-        contestants: Names of optimisers, or of variants of the ablation; all of them when empty. The reference takes
-            part in any case.
+        contestants: Optimisers (``ga``, ``plain-ga``, ``steady-state``, ``nsga2``, ``random``, ``cma-es``,
+            ``cma-es-wide``, ``tpe``, ``free-ga``), or variants of the ablation (such as ``bezier-6``, ``linear-4``,
+            ``amplitude-0.1``, ``x-free``); all of them when empty. The reference takes part in any case.
         n_evaluations: Evaluations of every search.
         n_seeds: Searches of every contestant in every arena, with the seeds from 0.
         run: Model, task, examples and curve of the arena ``model``; sizes and probabilities of our searches in all

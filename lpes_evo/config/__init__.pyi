@@ -5,6 +5,7 @@ from ._run_config import (
     SearchSettings as SearchSettings,
     StartCurve as StartCurve,
     load_config as load_config,
+    nested as nested,
 )
 from ._settings import (
     Settings as Settings,

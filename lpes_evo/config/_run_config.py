@@ -5,6 +5,7 @@ by the authors of this package. The preset ``paper`` keeps what is published: a 
 """
 
 import copy
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -34,6 +35,7 @@ __all__ = [
     "StartCurve",
     "TaskSettings",
     "load_config",
+    "nested",
     "preset_names",
 ]
 
@@ -46,8 +48,8 @@ class ModelSettings(Settings):
     Attributes:
         name: Hub id or local folder, also of a LoRA adapter; ``.gguf`` file; or ``tiny`` for the embedded model.
         revision: Revision on the hub.
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
-        attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; its own choice when ``None``.
+        dtype: Number format of the weights; ``auto`` for what the device computes fast.
+        attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; ``None`` for its own choice.
         trust_remote_code: Whether code that comes with the model may run.
     """
 
@@ -62,7 +64,7 @@ class TaskSettings(Settings):
     """Which task, and how its examples are scored.
 
     Attributes:
-        name: Name of the task, see `lpes_evo.problems.make_task`.
+        name: Name of the task, such as ``needle``, ``kv`` or ``recall``, see `lpes_evo.problems.make_task`.
         options: Options of the task, such as ``n_keys`` or ``data``.
         metric: What the search maximises: ``log_probability`` of the answer in nats per token, or ``accuracy``.
         chat_template: Whether the tokenizer's chat template is used where it has one.
@@ -312,12 +314,21 @@ def load_config(
         given = _parse_yaml(read_text(file, "a YAML file at", ConfigError, "Check the path."), str(file))
         _check_unchanged(file, given)
         _merge(values, given)
-    for dotted, value in (overrides or {}).items():
-        nested: Any = value
-        for key in reversed(dotted.split(".")):
-            nested = {key: nested}
-        _merge(values, nested)
+    # One by one: a task that is named after options of another one does not keep them.
+    for key, value in (overrides or {}).items():
+        _merge(values, nested({key: value}))
     return RunConfig(**values)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by dotted key, such as ``{"search.generations": 20}``, as nested mappings; later ones win."""
+    found: dict[str, Any] = {}
+    for dotted, value in values.items():
+        part: Any = value
+        for key in reversed(dotted.split(".")):
+            part = {key: part}
+        _merge(found, part)
+    return found
 
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The base of all settings: checked values, and one clear line for whatever is wrong with them."""
 
 import hashlib
+import inspect
+import re
 from collections.abc import Set
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -11,6 +13,9 @@ from lpes_evo.errors import ConfigError
 from lpes_evo.storage import to_json
 
 _Kind = TypeVar("_Kind", bound="Settings")
+
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
+"""An entry of the section ``Attributes`` of a docstring in Google's style."""
 
 
 class Settings(BaseModel):
@@ -34,6 +39,16 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise _explain(error, type(self)) from None
+
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """Return what the docstring says under ``Attributes`` of each field, those of parents included."""
+        found: dict[str, str] = {}
+        for kind in reversed(cls.__mro__):
+            _, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
+            for name, text in _ATTRIBUTE.findall(attributes):
+                found[name] = " ".join(text.split())
+        return {name: found[name] for name in cls.model_fields if name in found}
 
 
 def settings_from(file: Path, kind: type[_Kind], values: dict[str, Any]) -> _Kind:

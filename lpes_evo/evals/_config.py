@@ -18,9 +18,9 @@ class EvalConfig(Settings):
     Attributes:
         model: The model.
         scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
-        methods: What is compared with the untouched model, see `lpes_evo.methods.make_method`; ``None`` for the scales
-            alone.
-        tasks: Names of the tasks, see `lpes_evo.problems.make_task`.
+        methods: Methods that are compared with the untouched model, such as ``lpes``, ``pi:1.5`` or ``yarn:4``, see
+            `lpes_evo.methods.make_method`; ``None`` for the scales alone.
+        tasks: Names of the tasks, such as ``kv``, ``mdqa`` or ``leval:tpo``, see `lpes_evo.problems.make_task`.
         positions: Gold positions from 0 (beginning) to 1 (end), for tasks that can place the gold fact.
         data: Folder with the data files; also with task files of lm-evaluation-harness.
         limit: Most examples of a task, at each position where it has positions; ``None`` for all there are.
@@ -32,7 +32,8 @@ class EvalConfig(Settings):
         over_length: ``error`` refuses an example longer than the window, ``skip`` leaves it out and counts it, ``cut``
             takes the middle out of its document, and leaves it out where that is not enough.
         max_length: A window in tokens that is smaller than the model's own.
-        batch_tokens: Tokens of one batch, padding and room for the answers included; ``None`` chooses by the device.
+        batch_tokens: Tokens of one batch, padding and room for the answers included; ``None`` for what suits the
+            device.
     """
 
     model: ModelSettings = ModelSettings()

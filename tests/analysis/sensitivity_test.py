@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from lpes_evo.analysis._sensitivity import (
@@ -14,7 +13,7 @@ from lpes_evo.analysis._sensitivity import (
     plot_sensitivity,
     summarise_sensitivity,
 )
-from lpes_evo.cli._analysis import sensitivity
+from lpes_evo.cli._main import app
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, NeedleTask, TargetCurveProblem
 from lpes_evo.scales import Scales
@@ -66,12 +65,19 @@ def scales_file(tmp_path):
 
 
 def test_the_command_writes_numbers_and_pictures(tmp_path, scales_file):
-    app = typer.Typer()
-    app.command()(sensitivity)
     config = tmp_path / "config.yaml"
     config.write_text("task: {name: recall, options: {n_pairs: 8}}\nreport: {positions: [0.0, 1.0]}\n")
     output = tmp_path / "out"
-    arguments = ["tiny", "--scales", str(scales_file), "--config", str(config), "--examples", "2"]
+    arguments = [
+        "sensitivity",
+        "tiny",
+        "--scales",
+        str(scales_file),
+        "--config",
+        str(config),
+        "--examples",
+        "2",
+    ]
     result = CliRunner().invoke(app, [*arguments, "--output", str(output)])
     assert result.exit_code == 0, result.output
     assert {path.name for path in output.iterdir() if not path.name.startswith(".")} == {

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from lpes_evo.cli._main import app
 from lpes_evo.cli._score import score
-from lpes_evo.errors import TaskError
+from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evals import score_predictions
 from lpes_evo.problems import DataRequest, NeedleTask
 
@@ -15,9 +15,7 @@ REQUEST = DataRequest(positions=(0.0, 1.0), limit=4)
 
 
 def run(*arguments):
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(score)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["score", *(str(argument) for argument in arguments)])
 
 
 def write(path, rows):
@@ -125,7 +123,7 @@ def test_a_task_without_outputs_and_a_missing_file_are_refused(tmp_path):
         score_predictions("perplexity", tmp_path / "absent.jsonl")
     with pytest.raises(TaskError, match=r"there is no file .*absent\.jsonl"):
         score_predictions("needle:4", tmp_path / "absent.jsonl")
-    with pytest.raises(TaskError, match="--positions to be numbers"):
+    with pytest.raises(ConfigError, match="--positions to be numbers"):
         score("needle:4", tmp_path / "absent.jsonl", positions="begin")
 
 
