@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from commands import lpes_evo
+from commands import lpes_evo, run_here
 from lpes_evo.bench import print_bench, run_bench
 from lpes_evo.bench._costs import MethodCost, Run, speed_of
 from lpes_evo.bench._measure import BenchSettings, measure_costs
@@ -240,6 +240,6 @@ def test_the_command_prints_and_saves_what_it_measured(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "the paper's" in said
     assert "routers that are not trained" in said
-    again = lpes_evo("bench", "shape:tiny", "--output", "bench.json", cwd=tmp_path)
+    again = run_here("bench", "shape:tiny", "--output", "bench.json", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr.startswith("Error: Expected a new file for the result, but bench.json exists")

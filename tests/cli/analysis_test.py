@@ -2,12 +2,12 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import run_here
 from lpes_evo import Scales
 from lpes_evo.cli._main import app
 from lpes_evo.errors import LpesError
@@ -138,12 +138,8 @@ def test_wrong_input_gives_one_clear_line(scales, tmp_path):
             assert message in refused(command, "tiny", *arguments)
 
 
-def test_a_process_prints_the_line_alone_and_exits_with_two(tmp_path):
-    program = Path(sys.executable).with_name("lpes-evo")
-    result = subprocess.run(
-        [program, "drift", "tiny", "--scales", "nowhere"], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert result.returncode == 2
+def test_the_line_is_printed_alone_and_the_exit_code_is_two(tmp_path):
+    result = run_here("drift", "tiny", "--scales", "nowhere", cwd=tmp_path, check=2)
     assert result.stderr.startswith("Error: Expected a scales file at nowhere")
     assert len(result.stderr.strip().splitlines()) == 1
 

@@ -1,14 +1,15 @@
-"""The command line as a user runs it: in a process of its own, on the embedded model."""
+"""The command line as a user runs it, on the embedded model."""
 
 import json
 import shlex
 import shutil
 import signal
 import time
+from importlib import metadata
 
 import pytest
 
-from commands import SMALL, contents, lpes_evo, start, wait_for_lines
+from commands import SMALL, contents, lpes_evo, run_here, start, wait_for_lines
 
 PRODUCTS = {"config.yaml", "journal.jsonl", "report.jsonl", "scales.json", "history.csv", "report.json",
             "convergence.png", "curve.png", "positions.png"}  # fmt: skip
@@ -57,7 +58,7 @@ def test_show_says_which_scores_come_from_smaller_batches(finished, tmp_path):
     report["smaller_batches"] = {"n_candidates": 2, "best": True, "methods": ["lpes"]}
     del report["check"]
     (tmp_path / "report.json").write_text(json.dumps(report))
-    shown = lpes_evo("show", tmp_path, cwd=tmp_path, check=0).stdout
+    shown = run_here("show", tmp_path, cwd=tmp_path, check=0).stdout
     assert (
         "Warning: 2 candidates, the best among them and the held-out examples of lpes were scored in" in shown
     )
@@ -65,7 +66,7 @@ def test_show_says_which_scores_come_from_smaller_batches(finished, tmp_path):
 
 def test_show_prints_the_result_of_a_run(finished):
     run, _ = finished
-    shown = lpes_evo("show", run, cwd=run.parent, check=0)
+    shown = run_here("show", run, cwd=run.parent, check=0)
     assert "95 % intervals" in shown.stdout
     assert str(run / "positions.png") in shown.stdout
 
@@ -163,9 +164,9 @@ def test_a_folder_whose_name_rich_and_the_shell_would_change_is_shown_as_it_is(f
     run, _ = finished
     folder = run.parent / "run:100:[b] 1"
     shutil.copytree(run, folder)
-    shown = lpes_evo("show", folder, cwd=run.parent, check=0).stdout
+    shown = run_here("show", folder, cwd=run.parent, check=0).stdout
     assert f"Run folder: {folder}" in shown
-    again = lpes_evo("search", *SMALL, "--output", folder, cwd=run.parent, check=2).stderr
+    again = run_here("search", *SMALL, "--output", folder, cwd=run.parent, check=2).stderr
     assert f"lpes-evo search --resume {shlex.quote(str(folder))}" in again
 
 
@@ -225,7 +226,10 @@ def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
             "positive seconds for work, but got nan",
         ),
         (["search", "--seed", "one"], "--seed"),
-        (["search", "--task", "needle", "--model", "tiny"], "words that the model's tokenizer knows"),
+        (
+            ["search", "--task", "needle", "--model", "tiny", "--devices", "in-process"],
+            "words that the model's tokenizer knows",
+        ),
         (["search", "--set", "task.options={n_pairs: 5000}"], "5000"),
         (["search", "--set", "curve.max_delta=0.03"], "0.03"),
         (["search", "--output", "/proc/nothing/here"], "Choose an --output"),
@@ -236,7 +240,7 @@ def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
     ],
 )
 def test_bad_input_gives_one_clear_line_and_exit_code_2(arguments, message, tmp_path):
-    result = lpes_evo(*arguments, cwd=tmp_path, check=2)
+    result = run_here(*arguments, cwd=tmp_path, check=2)
     assert message in result.stderr
     if result.stderr.startswith("Error"):
         assert result.stderr.count("\n") == 1
@@ -244,7 +248,7 @@ def test_bad_input_gives_one_clear_line_and_exit_code_2(arguments, message, tmp_
 
 def test_a_folder_with_a_run_is_not_overwritten(finished):
     run, _ = finished
-    result = lpes_evo("search", *SMALL, "--output", run, cwd=run.parent, check=2)
+    result = run_here("search", *SMALL, "--output", run, cwd=run.parent, check=2)
     assert "already holds a run" in result.stderr
 
 
@@ -256,7 +260,7 @@ def test_an_edited_configuration_is_refused_and_the_journal_kept(finished, tmp_p
         (folder / name).write_bytes((run / name).read_bytes())
     text = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(text.replace("generations: 3", "generations: 4"))
-    result = lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=tmp_path, check=2)
+    result = run_here("search", "--resume", folder, "--devices", "cpu", cwd=tmp_path, check=2)
     assert "Expected" in result.stderr
     assert "to belong to this run, but its config is" in result.stderr
     assert (folder / "journal.jsonl").read_bytes() == (run / "journal.jsonl").read_bytes()
@@ -278,7 +282,7 @@ def test_an_edited_evaluation_is_refused(finished, tmp_path, before, after):
     text = (run / "journal.jsonl").read_text()
     assert before in text
     (tmp_path / "journal.jsonl").write_text(text.replace(before, after, 1))
-    result = lpes_evo("search", "--resume", tmp_path, "--devices", "cpu", cwd=tmp_path, check=2)
+    result = run_here("search", "--resume", tmp_path, "--devices", "in-process", cwd=tmp_path, check=2)
     assert result.stderr.startswith("Error: ")
     assert "journal" in result.stderr
 
@@ -288,7 +292,7 @@ def test_two_processes_do_not_share_a_run(finished):
     folder = run.parent / "shared"
     process = start("search", *SMALL, "--output", folder, cwd=run.parent)
     wait_for_lines(folder / "journal.jsonl", 2, process)
-    result = lpes_evo("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=2)
+    result = run_here("search", "--resume", folder, "--devices", "cpu", cwd=run.parent, check=2)
     assert "another process works in it" in result.stderr
     process.kill()
     process.wait()
@@ -297,9 +301,9 @@ def test_two_processes_do_not_share_a_run(finished):
 def test_show_of_an_unfinished_run_says_how_to_finish_it(finished, tmp_path):
     run, _ = finished
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
-    result = lpes_evo("show", tmp_path, cwd=tmp_path, check=2)
+    result = run_here("show", tmp_path, cwd=tmp_path, check=2)
     assert "Finish the run with 'lpes-evo search --resume'" in result.stderr
 
 
 def test_the_version_is_printed(tmp_path):
-    assert lpes_evo("--version", cwd=tmp_path, check=0).stdout.strip()
+    assert run_here("--version", cwd=tmp_path, check=0).stdout.strip() == metadata.version("lpes-evo")

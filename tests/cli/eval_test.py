@@ -1,4 +1,4 @@
-"""``lpes-evo eval`` as a user runs it: in a process of its own, on the embedded model."""
+"""``lpes-evo eval`` as a user runs it, on the embedded model."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import lpes_evo, start, wait_for_lines
+from commands import lpes_evo, run_here, start, wait_for_lines
 from lpes_evo.cli._eval import evaluate
 from lpes_evo.errors import LpesError
 from lpes_evo.operators import CurveSpace
@@ -139,7 +139,7 @@ def test_bad_input_is_refused_before_a_model_is_loaded(arguments, message, tmp_p
 
 
 def test_bad_input_gives_one_clear_line_and_exit_code_2(tmp_path):
-    result = lpes_evo("eval", "--resume", "missing", cwd=tmp_path, check=2)
+    result = run_here("eval", "--resume", "missing", cwd=tmp_path, check=2)
     assert "Expected a folder of an evaluation with config.yaml" in result.stderr
     assert result.stderr.count("\n") == 1
 
