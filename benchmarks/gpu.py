@@ -8,11 +8,10 @@ the one worker of a pool, as in a search. Each measurement is a line of JSON, an
   against the rate of the device in a large product of matrices (2 FLOPs for each weight of the decoder layers and
   token; attention and the output head are not counted),
 - what several candidates in one forward pass bring, and how far their scores are from those of one by one,
-- the time of prefill and of decoding, patched over untouched, as medians of alternating pairs with a bootstrap interval
-  of 95 %.
+- the time of prefill and of decoding, patched over untouched, as medians of alternating pairs with an interval of
+  95 %, as ``lpes-evo bench`` measures it.
 """
 
-import argparse
 import json
 import platform
 import random
@@ -24,17 +23,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import bare_forward, median_interval, paired, parser, shown, timed
 from rich.console import Console
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from lpes_evo.config import SearchSettings
+from lpes_evo import LoadedModel, Scales, SearchSettings, load_model
+from lpes_evo.bench import BenchSettings, MethodCost, Shape, measure_costs, random_model
 from lpes_evo.execution import Evaluator
-from lpes_evo.models import LoadedModel, device_name, load_model
+from lpes_evo.methods import make_method
+from lpes_evo.models import device_name
 from lpes_evo.operators import BezierGenome, CurveSpace, init_random_walk
-from lpes_evo.problems import Example, ModelProblem, batches, pack_rows
-from lpes_evo.reporting import Table, interval_text
-from lpes_evo.rope import patch_rope, repair_frequencies
-from lpes_evo.statistics import median_interval
+from lpes_evo.problems import Example, ModelProblem
+from lpes_evo.reporting import PlainTable
 from lpes_evo.workers import DevicePool, Pool
 
 POSITIONS = (0.0, 0.5, 1.0)
@@ -42,11 +41,11 @@ PASSES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Sizes of the model and of what it is measured on.
+class Sizes:
+    """What is measured on which model.
 
     Attributes:
-        model: Fields of its configuration.
+        model: Name of the shape of the model, as ``lpes-evo bench`` takes it.
         dtype: Number format of the weights.
         n_texts: Texts of the long problem, each with three questions.
         long: Words of a long text.
@@ -57,7 +56,7 @@ class Shape:
         pairs: Pairs of each comparison.
     """
 
-    model: dict[str, int]
+    model: str
     dtype: str
     n_texts: int
     long: int
@@ -68,100 +67,46 @@ class Shape:
     pairs: int
 
 
-QWEN = Shape(
-    model={
-        "num_hidden_layers": 28,
-        "hidden_size": 3584,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "intermediate_size": 18944,
-        "vocab_size": 152064,
-    },
-    dtype="bfloat16",
-    n_texts=8,
-    long=1900,
-    short=300,
-    prefill=4096,
-    steps=16,
-    matrix=8192,
-    pairs=9,
-)
-SMALL = Shape(
-    model={
-        "num_hidden_layers": 3,
-        "hidden_size": 64,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 128,
-        "vocab_size": 512,
-    },
-    dtype="float32",
-    n_texts=2,
-    long=90,
-    short=30,
-    prefill=128,
-    steps=4,
-    matrix=256,
-    pairs=3,
-)
+QWEN = Sizes("shape:qwen2.5-7b", "bfloat16", 8, 1900, 300, 4096, 16, 8192, 9)
+SMALL = Sizes("shape:tiny", "float32", 2, 90, 30, 128, 4, 256, 6)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Bench:
-    """What the worker holds: the model, and the two problems."""
+    """What the worker holds: the sizes, the model, and the two problems."""
 
-    shape: Shape
+    sizes: Sizes
     loaded: LoadedModel
     long: ModelProblem
     short: ModelProblem
 
 
+@dataclass(frozen=True)
 class BenchSpec:
     """Makes the model and the problems in the worker.
 
-    Args:
-        shape: The sizes.
+    Attributes:
+        sizes: The sizes.
     """
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    sizes: Sizes
 
     def __call__(self, device: str) -> Bench:
         """Initialise the weights on the device."""
-        shape = self.shape
-        config = Qwen2Config(
-            **shape.model,
-            max_position_embeddings=32768,
-            tie_word_embeddings=False,
-            attn_implementation="sdpa",
-        )
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(getattr(torch, shape.dtype))
-        try:
-            with torch.device(device):
-                torch.manual_seed(0)
-                model = Qwen2ForCausalLM(config)
-        finally:
-            torch.set_default_dtype(default)
-        model.eval().requires_grad_(False)
-        repair_frequencies(model)
+        sizes, shape = self.sizes, Shape.of(self.sizes.model)
         loaded = LoadedModel(
-            model=model,
+            model=random_model(shape, sizes.dtype, device),
             tokenizer=load_model("tiny", device="cpu").tokenizer,
             name="random",
             revision=None,
-            n_layers=config.num_hidden_layers,
-            max_length=32768,
-            dtype=shape.dtype,
+            n_layers=shape.n_layers,
+            max_length=shape.config["max_position_embeddings"],
+            dtype=sizes.dtype,
             device=device,
             attention="sdpa",
         )
-        return Bench(
-            shape,
-            loaded,
-            ModelProblem(loaded, examples(shape.n_texts, shape.long)),
-            ModelProblem(loaded, examples(2, shape.short)),
-        )
+        long, short = examples(sizes.n_texts, sizes.long), examples(2, sizes.short)
+        return Bench(sizes, loaded, ModelProblem(loaded, long), ModelProblem(loaded, short))
 
 
 def examples(n_texts: int, n_words: int) -> list[Example]:
@@ -173,9 +118,7 @@ def examples(n_texts: int, n_words: int) -> list[Example]:
         for position in POSITIONS:
             place = int(position * (n_words - 2))
             prompt = " ".join([*words, "?", words[place]])
-            found.append(
-                Example(f"{text}/{position}", prompt, (words[place + 1],), position, source=f"text-{text}")
-            )
+            found.append(Example(f"{text}/{position}", position, prompt, words[place + 1], f"text-{text}"))
     return found
 
 
@@ -189,20 +132,6 @@ def short_problem(bench: Bench) -> ModelProblem:
     return bench.short
 
 
-def timed(work: Callable[[], Any], device: str) -> float:
-    """Return the seconds of some work, by the clock of the device where it is a GPU."""
-    if not device.startswith("cuda"):
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    work()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) / 1000
-
-
 def describe(bench: Bench) -> dict[str, Any]:
     """Return what was measured on what."""
     model, device = bench.loaded.model, bench.loaded.device
@@ -214,6 +143,7 @@ def describe(bench: Bench) -> dict[str, Any]:
         if is_gpu
         else None,
         "dtype": bench.loaded.dtype,
+        "n_layers": bench.loaded.n_layers,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "parameters_of_layers": layers,
         "tokens_of_an_evaluation": bench.long.n_tokens,
@@ -226,70 +156,31 @@ def describe(bench: Bench) -> dict[str, Any]:
 
 def matrix_rate(bench: Bench) -> float:
     """Return the FLOPs per second of a large product of matrices, the best of some tries."""
-    side, device = bench.shape.matrix, bench.loaded.device
+    side, device = bench.sizes.matrix, bench.loaded.device
     left, right = (torch.randn(side, side, device=device, dtype=bench.loaded.model.dtype) for _ in range(2))
 
     def multiply() -> None:
         for _ in range(10):
             torch.mm(left, right)
 
-    timed(multiply, device)
-    return 10 * 2 * side**3 / min(timed(multiply, device) for _ in range(5))
+    timed(multiply, device=device)
+    return 10 * 2 * side**3 / min(timed(multiply, device=device) for _ in range(5))
 
 
-@torch.inference_mode()
 def bare_seconds(bench: Bench) -> float:
-    """Return the seconds of the untouched model on the tokens of an evaluation, with logits at one place a row."""
-    problem, model = bench.long, bench.loaded.model
-    rows = [problem._rows[name] for name in problem.example_ids]
-    inputs = []
-    for batch in batches(pack_rows(rows, share_prefixes=problem.sharing.is_sound), problem.batch_tokens):
-        ids = torch.zeros(len(batch.packs), max(pack.n_tokens for pack in batch.packs), dtype=torch.long)
-        for entry, pack in enumerate(batch.packs):
-            tokens = list(pack.rows[0].prompt_ids[: pack.n_prefix])
-            for row in pack.rows:
-                tokens += (row.prompt_ids + row.answer_ids)[pack.n_prefix : -1]
-            ids[entry, : len(tokens)] = torch.tensor(tokens)
-        inputs.append(ids.to(model.device))
-
-    def forward() -> None:
-        for ids in inputs:
-            model(input_ids=ids, use_cache=False, logits_to_keep=1)
-
-    return timed(forward, bench.loaded.device)
+    """Return the seconds of the untouched model on the tokens of an evaluation."""
+    return timed(bare_forward(bench.loaded.model, bench.long), device=bench.loaded.device)
 
 
-@torch.inference_mode()
-def patch_ratios(bench: Bench, what: str) -> list[tuple[float, float]]:
-    """Return untouched and patched seconds of prefill or of decoding, pair by pair, after two warm-up pairs."""
-    shape, model, device = bench.shape, bench.loaded.model, bench.loaded.device
-    scales = np.linspace(0.8, 1.4, bench.loaded.n_layers)
-    prompt = torch.arange(shape.prefill, device=device)[None] % 190
-    token = torch.zeros(1, 1, dtype=torch.long, device=device)
-
-    def measure() -> float:
-        if what == "prefill":
-            return timed(lambda: model(input_ids=prompt, use_cache=True, logits_to_keep=1), device)
-        cache = model(input_ids=prompt, use_cache=True, logits_to_keep=1).past_key_values
-
-        def decode() -> None:
-            for _ in range(shape.steps):
-                model(input_ids=token, use_cache=True, past_key_values=cache)
-
-        return timed(decode, device)
-
-    def patched() -> float:
-        with patch_rope(model, scales):
-            return measure()
-
-    pairs = []
-    for number in range(shape.pairs + 2):
-        if number % 2:
-            plain, changed = measure(), patched()
-        else:
-            changed, plain = patched(), measure()
-        pairs.append((plain, changed))
-    return pairs[2:]
+def patch_cost(bench: Bench) -> MethodCost:
+    """Return what the patch costs beside the untouched model, in prefill and in decoding."""
+    sizes, n_layers = bench.sizes, bench.loaded.n_layers
+    values = np.linspace(0.8, 1.4, n_layers).tolist()
+    ends = ((0.0, values[0]), (n_layers - 1.0, values[-1]))
+    patch = make_method("lpes", scales=Scales("random", tuple(values), ends, "benchmark", (0.0,), "linear"))
+    settings = BenchSettings(prompt_tokens=sizes.prefill, new_tokens=sizes.steps, repeats=sizes.pairs)
+    (cost,), _ = measure_costs(bench.loaded.model, {"patch": patch}, settings)
+    return cost
 
 
 def genomes(space: CurveSpace, n: int) -> list[BezierGenome]:
@@ -329,24 +220,23 @@ def evaluated(
             raise SystemExit(
                 f"An evaluation did not go through as it is: {evaluation.error or 'out of memory'}"
             )
-    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.cost.tokens
+    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.spent.tokens
 
 
 def measure_throughput(pool: Pool, space: CurveSpace, facts: dict[str, Any], pairs: int) -> dict[str, Any]:
     """Compare fitness evaluation with the bare forward pass and with the rate of the device."""
     rate = pool.call(matrix_rate)
-    found = []
-    for number in range(pairs + 1):
-        if number % 2:
-            bare = pool.call(bare_seconds)
-            _, seconds, tokens = evaluated(pool, space, long_problem, 2, 1)
-        else:
-            _, seconds, tokens = evaluated(pool, space, long_problem, 2, 1)
-            bare = pool.call(bare_seconds)
-        found.append((tokens / seconds, facts["tokens_of_an_evaluation"] / bare))
-    fitness, plain = np.array(found[1:]).T
+
+    def fitness_rate() -> float:
+        _, seconds, tokens = evaluated(pool, space, long_problem, 2, 1)
+        return tokens / seconds
+
+    def bare_rate() -> float:
+        return float(facts["tokens_of_an_evaluation"] / pool.call(bare_seconds))
+
+    fitness, plain = paired(fitness_rate, bare_rate, pairs).T
     share, low, high = median_interval(fitness / plain)
-    per_second = float(np.median(fitness))
+    per_second, layers = float(np.median(fitness)), facts["parameters_of_layers"]
     return {
         "fitness_tokens_per_second": per_second,
         "bare_tokens_per_second": float(np.median(plain)),
@@ -354,8 +244,8 @@ def measure_throughput(pool: Pool, space: CurveSpace, facts: dict[str, Any], pai
         "low": low,
         "high": high,
         "matrix_tflops": rate / 1e12,
-        "flop_utilisation": 2 * facts["parameters_of_layers"] * per_second / rate,
-        "bare_flop_utilisation": 2 * facts["parameters_of_layers"] * float(np.median(plain)) / rate,
+        "flop_utilisation": 2 * layers * per_second / rate,
+        "bare_flop_utilisation": 2 * layers * float(np.median(plain)) / rate,
     }
 
 
@@ -380,51 +270,51 @@ def measure_passes(pool: Pool, space: CurveSpace) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure, print lines of JSON, then a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--small", action="store_true", help="a tiny shape on the CPU")
-    options = parser.parse_args()
-    if not options.small and not torch.cuda.is_available():
+    options = parser(__doc__)
+    options.add_argument("--small", action="store_true", help="a tiny shape on the CPU")
+    is_small = options.parse_args().small
+    if not is_small and not torch.cuda.is_available():
         raise SystemExit(
             "Expected a CUDA device, but torch sees none. Run with --small to try it on the CPU."
         )
-    shape = SMALL if options.small else QWEN
-    console = Console(width=110)
-    table = Table("", ["what", "figure"])
-    with DevicePool("cpu" if options.small else "cuda:0", BenchSpec(shape)) as pool:
+    sizes = SMALL if is_small else QWEN
+
+    rows: list[tuple[str, str]] = []
+    with DevicePool("cpu" if is_small else "cuda:0", BenchSpec(sizes)) as pool:
         facts = pool.call(describe)
         say("device", facts)
-        space = CurveSpace(shape.model["num_hidden_layers"], y_min=0.7, y_max=1.3, max_delta=0.3)
-        speed = measure_throughput(pool, space, facts, shape.pairs)
+        space = CurveSpace(facts["n_layers"], y_min=0.7, y_max=1.3, max_delta=0.3)
+
+        speed = measure_throughput(pool, space, facts, sizes.pairs)
         say("throughput", speed)
-        table.add_row("fitness evaluation, tokens/s", f"{speed['fitness_tokens_per_second']:.0f}")
-        table.add_row("bare forward, tokens/s", f"{speed['bare_tokens_per_second']:.0f}")
-        table.add_row(
-            "fitness / bare", interval_text(speed["fitness_over_bare"], speed["low"], speed["high"])
-        )
-        table.add_row("product of matrices, TFLOP/s", f"{speed['matrix_tflops']:.1f}")
-        table.add_row("FLOP utilisation, fitness", f"{100 * speed['flop_utilisation']:.1f} %")
-        table.add_row("FLOP utilisation, bare forward", f"{100 * speed['bare_flop_utilisation']:.1f} %")
+        rows += [
+            ("fitness evaluation, tokens/s", f"{speed['fitness_tokens_per_second']:.0f}"),
+            ("bare forward, tokens/s", f"{speed['bare_tokens_per_second']:.0f}"),
+            ("fitness / bare", shown((speed["fitness_over_bare"], speed["low"], speed["high"]))),
+            ("product of matrices, TFLOP/s", f"{speed['matrix_tflops']:.1f}"),
+            ("FLOP utilisation, fitness", f"{100 * speed['flop_utilisation']:.1f} %"),
+            ("FLOP utilisation, bare forward", f"{100 * speed['bare_flop_utilisation']:.1f} %"),
+        ]
+
         for row in measure_passes(pool, space):
             say("candidates", row)
-            table.add_row(
-                f"{row['candidates_per_pass']} candidates a pass, tokens/s",
-                f"{row['tokens_per_second']:.0f} (scores differ by {row['largest_difference_nats']:.1e} nats)",
-            )
-        for what in ("prefill", "decode"):
-            pairs = np.array(pool.call(patch_ratios, what))
-            ratio, low, high = median_interval(pairs[:, 1] / pairs[:, 0])
-            untouched = float(np.median(pairs[:, 0]))
-            say(
-                what,
-                {"untouched_seconds": untouched, "patched_over_untouched": ratio, "low": low, "high": high},
-            )
-            table.add_row(f"{what}, patched / untouched", interval_text(ratio, low, high))
-    table.caption = (
-        f"{facts['device']}, {facts['dtype']}, torch {facts['torch']}, transformers {facts['transformers']}"
-    )
-    table.print(console)
+            differs = f"(scores differ by {row['largest_difference_nats']:.1e} nats)"
+            name = f"{row['candidates_per_pass']} candidates a pass, tokens/s"
+            rows.append((name, f"{row['tokens_per_second']:.0f} {differs}"))
+
+        cost = pool.call(patch_cost)
+        for part in ("prefill", "decode"):
+            ratio = cost.ratio(part)
+            found = {"patched_over_untouched": ratio.median, "low": ratio.low, "high": ratio.high}
+            untouched = float(np.median([getattr(plain, part) for plain, _ in cost.pairs]))
+            say(part, {"untouched_seconds": untouched, **found})
+            rows.append((f"{part}, patched / untouched", shown(list(found.values()))))
+
+    versions = f"torch {facts['torch']}, transformers {facts['transformers']}"
+    table = PlainTable(f"{facts['device']}, {facts['dtype']}, {versions}", ["what", "figure"])
+    for name, figure in rows:
+        table.add_cells(name, figure)
+    Console(width=110).print(table)
 
 
 def say(what: str, values: dict[str, Any]) -> None:

@@ -17,18 +17,16 @@ recall`` tries the script itself. ``--texts`` sets the number of search examples
 
 import argparse
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import CURVE, PLAIN, SIZES, Trace, comparison_parser, kept_answers, searched, smollm2
 
-from lpes_evo import Evaluation, Evaluator, Journal, Scales, Search, SearchSettings, drive, load_model
+from lpes_evo import Journal, Scales, SearchSettings, load_model
 from lpes_evo.config import CurveSettings
-from lpes_evo.models import smollm2_file
-from lpes_evo.problems import DataRequest, ModelProblem, make_task
-from lpes_evo.reporting import Reporter, difference_text
+from lpes_evo.problems import ModelProblem, make_task
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
@@ -38,8 +36,7 @@ SHARES = (0.12, 0.21, 0.5, 1.0)
 HELD_OUT_SHARES = (0.21, 0.5, 1.0)
 """Shares at which the accuracy is measured, which costs as much as several evaluations."""
 TASKS = {"needle": {"n_keys": 8}, "recall": {"n_pairs": 48}}
-CURVE = {"y_min": 0.7, "y_max": 1.1, "max_delta": 0.4}
-PLAIN = {"racing": False, "preselection": 1, "population_size": 12, "n_constants": 5, "offspring_size": 8}
+GA = PLAIN | SIZES
 LONG = 10_000
 """More generations than any budget pays for."""
 
@@ -66,60 +63,17 @@ HALF = 17 / 36
 """Of a gradient method: five times three steps."""
 CLIMB = {"algorithm": "gradient", "gradient_steps": 3}
 METHODS = {
-    "ga": Method(PLAIN),
-    "ga-default": Method({"population_size": 12, "n_constants": 5, "offspring_size": 8}),
-    "ga-seeds": Method(PLAIN | {"gradient_seeds": 3}, share=0.5),
-    "ga-mutation": Method(PLAIN | {"gradient_mutation": 0.5}, share=0.5),
-    "ga-both": Method(PLAIN | {"gradient_seeds": 3, "gradient_mutation": 0.5}),
+    "ga": Method(GA),
+    "ga-default": Method(SIZES),
+    "ga-seeds": Method(GA | {"gradient_seeds": 3}, share=0.5),
+    "ga-mutation": Method(GA | {"gradient_mutation": 0.5}, share=0.5),
+    "ga-both": Method(GA | {"gradient_seeds": 3, "gradient_mutation": 0.5}),
     "gradient-curve": Method(CLIMB, share=HALF),
     "gradient-free": Method(CLIMB, FREE, HALF),
     "gradient-tv-0.01": Method(CLIMB | {"total_variation": 0.01}, FREE, FIFTH),
     "gradient-tv-0.03": Method(CLIMB | {"total_variation": 0.03}, FREE, HALF),
     "gradient-tv-0.1": Method(CLIMB | {"total_variation": 0.1}, FREE, FIFTH),
 }
-
-
-class Trace(Reporter):
-    """Keeps what was the best after how many tokens.
-
-    Args:
-        budget: Tokens that may be spent.
-    """
-
-    def __init__(self, budget: float) -> None:
-        self.budget = budget
-        self.tokens: list[int] = []
-        self.fitness: list[float] = []
-
-    def evaluated(self, generation: int, evaluation: Evaluation, best: float | None, *, fresh: bool) -> None:
-        """Take note of an evaluation; the best so far is ``best``."""
-        del generation, fresh
-        self.tokens.append((self.tokens[-1] if self.tokens else 0) + evaluation.tokens)
-        self.fitness.append(-np.inf if best is None else best)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether all tokens are spent."""
-        return bool(self.tokens) and self.tokens[-1] >= self.budget
-
-    def number_at(self, tokens: float) -> int:
-        """Return how many evaluations were finished within some tokens; the first always counts."""
-        return max(1, int(np.searchsorted(self.tokens, tokens, side="right")))
-
-    def tokens_to(self, fitness: float) -> float:
-        """Return the tokens after which a fitness was reached; infinite where it never was."""
-        reached = np.flatnonzero(np.array(self.fitness) >= fitness)
-        return float(self.tokens[reached[0]]) if len(reached) else np.inf
-
-
-class Budgeted(Search):
-    """A search that begins no further generation once its tokens are spent."""
-
-    trace: Trace
-
-    def can_ask(self) -> bool:
-        """Return whether there is more to ask for."""
-        return super().can_ask() and not self.trace.is_spent
 
 
 @dataclasses.dataclass
@@ -146,7 +100,9 @@ class Bench:
         self.options = options
         self.output: Path = options.output
         self.output.mkdir(parents=True, exist_ok=True)
-        self.loaded = load_model(options.model or str(smollm2_file()))
+        self.loaded = (
+            load_model(options.model, dtype=options.dtype) if options.model else smollm2(dtype=options.dtype)
+        )
         self._problems: dict[tuple[int, str], ModelProblem] = {}
 
     def problem(self, seed: int, split: str) -> ModelProblem:
@@ -155,12 +111,10 @@ class Bench:
             options = self.options
             positions = POSITIONS if split == "search" else REPORT_POSITIONS
             examples = make_task(options.task, **TASKS[options.task]).examples(
-                DataRequest(
-                    positions=positions,
-                    limit=options.texts if split == "search" else options.report_texts,
-                    seed=seed,
-                    split=split,
-                )
+                positions=positions,
+                n_per_position=options.texts if split == "search" else options.report_texts,
+                seed=seed,
+                split=split,
             )
             self._problems[seed, split] = ModelProblem(self.loaded, examples)
         return self._problems[seed, split]
@@ -176,29 +130,30 @@ class Bench:
         sources = {"gradient_sources": self.options.sources, "learning_rate": self.options.rate}
         settings = SearchSettings(**{"generations": LONG} | method.search | sources)
         trace = Trace(method.share * self.tokens(seed))
-        folder = self.output / f"{name}-{seed}"
-        folder.mkdir(exist_ok=True)
+        folder = WorkFolder(self.output / f"{name}-{seed}")
+        folder.path.mkdir(exist_ok=True)
         kind = {"method": name, "seed": seed, **self._identity(problem), **sources}
-        search = Budgeted(space, settings, seed=seed)
-        search.trace = trace
-        curves, best, fitness = [], np.ones(problem.n_layers), -np.inf
-        with WorkFolder(folder).locked(), Journal(folder / "journal.jsonl", kind) as journal:
-            drive(search, Evaluator(problem, space, settings, n_candidates=1), journal, trace)
+
+        best, fitness, points = np.ones(problem.n_layers), -np.inf, []
+        curves = []
+        with folder.locked(), Journal(folder.path / "journal.jsonl", kind) as journal:
+            searched(problem, space, settings, seed, trace, journal)
             # One by one, evaluations are kept in the order in which the trace heard of them.
             for record in journal:
                 if record["status"] == "ok" and np.mean(record["values"]) > fitness:
                     points, fitness = record["control_points"], float(np.mean(record["values"]))
                     best = space.decode([points])[0]
-                    found = Scales(
-                        self.loaded.name,
-                        tuple(best.tolist()),
-                        tuple((x, y) for x, y in points),
-                        self.options.task,
-                        (fitness,),
-                        space.curve,
-                    )
                 curves.append(best)
-        found.save(folder / "scales.json")
+
+        found = Scales(
+            self.loaded.name,
+            tuple(best.tolist()),
+            tuple((x, y) for x, y in points),
+            self.options.task,
+            (fitness,),
+            space.curve,
+        )
+        found.save(folder.path / "scales.json")
         print(f"{name}, seed {seed}: {fitness:.4f} after {trace.tokens[-1]} tokens", flush=True)
         return Run(trace, np.array(curves))
 
@@ -212,22 +167,15 @@ class Bench:
 
     def held_out(self, seed: int, scales: np.ndarray) -> np.ndarray:
         """Return which held-out examples are right under some scales, kept from one start to the next."""
-        problem = self.problem(seed, "report")
-        key = hashlib.sha256(scales.tobytes()).hexdigest()
-        journal_path = self.output / f"held-out-{seed}.jsonl"
-        with WorkFolder(self.output).locked(), Journal(journal_path, self._identity(problem)) as journal:
-            record = journal.get(key)
-            if record is None:
-                correct = problem.evaluate(scales).correct.astype(int).tolist()
-                journal.append(key, {"correct": correct})
-            else:
-                correct = record["correct"]
-        return np.array(correct, dtype=float)
+        problem, path = self.problem(seed, "report"), self.output / f"held-out-{seed}.jsonl"
+        lock = WorkFolder(self.output).locked()
+        return np.array(kept_answers(problem, scales, path, self._identity(problem), lock), dtype=float)
 
 
 def interval(values: np.ndarray, plain: np.ndarray) -> str:
     """Return the paired difference over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
-    return difference_text(*paired_difference(values, plain), form=".4f")
+    difference, low, high = paired_difference(values, plain)
+    return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def values_at(
@@ -244,7 +192,7 @@ def values_at(
     return {
         name: np.array(
             [
-                measure(run, seed, run.trace.number_at(share * bench.tokens(seed)) - 1)
+                measure(run, seed, run.trace.number_within(share * bench.tokens(seed)) - 1)
                 for seed, run in zip(seeds, of_seeds, strict=True)
             ]
         )
@@ -287,24 +235,6 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
             print(
                 f"{name:18s} median {np.median(shares):.3f}  {' '.join(f'{share:.3f}' for share in shares)}"
             )
-
-
-class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-    """The text as it is written, and the defaults of the options."""
-
-
-def comparison_parser(
-    description: str | None, methods: list[str], n_seeds: int, output: str
-) -> argparse.ArgumentParser:
-    """Return the parser of a comparison of methods over seeds, with the options that all have."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=Help)
-    parser.add_argument("action", choices=["run", "table"])
-    parser.add_argument("--methods", nargs="+", default=methods, choices=methods, help="ways to search")
-    parser.add_argument(
-        "--seeds", nargs="+", type=int, default=list(range(n_seeds)), help="of data and search"
-    )
-    parser.add_argument("--output", type=Path, default=Path(output), help="folder of what is kept")
-    return parser
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from common import parser
+
 from lpes_evo import Journal, load_config, load_model
 from lpes_evo.methods import make_method, score_row_by_row
 from lpes_evo.problems import encode_examples, score_answers, sharing_is_sound
@@ -117,10 +119,8 @@ def pairs(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True)
+    command_line = parser(__doc__)
+    commands = command_line.add_subparsers(required=True)
     for name, work, output in (("data", write_data, "moice-data.jsonl"), ("choose", choose, "choice.jsonl")):
         command = commands.add_parser(name)
         command.set_defaults(work=work)
@@ -131,7 +131,7 @@ def main() -> None:
     command = commands.add_parser("pairs")
     command.set_defaults(work=pairs)
     command.add_argument("folder", type=Path, help="folder of the evaluation")
-    options = parser.parse_args()
+    options = command_line.parse_args()
     options.work(options)
 
 

@@ -12,18 +12,19 @@ of the examples that it needs to reach the last fitness of the plain one. A sear
 all the examples it scored.
 """
 
-import argparse
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from common import PLAIN, Trace, parser, searched
 
-from lpes_evo import Search, SearchSettings
+from lpes_evo import SearchSettings
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import aggregate
-from lpes_evo.search import Evaluation, example_blocks, is_worse
+from lpes_evo.problems import Problem, aggregate
 
 _N_LAYERS = 30
 _N_SOURCES = 12
@@ -33,8 +34,8 @@ _GROUPS = ("begin", "begin", "middle", "end", "end") * _N_SOURCES
 _SOURCES = tuple(f"source-{number // len(_POSITIONS)}" for number in range(len(_GROUPS)))
 
 
-class Task:
-    """The made-up task.
+class MadeUp(Problem):
+    """The made-up task. A scored example counts as a token, so that a search is charged for examples.
 
     Args:
         seed: Seed of the targets and the noise.
@@ -42,6 +43,8 @@ class Task:
     """
 
     def __init__(self, seed: int, spread: float) -> None:
+        self.n_layers, self.groups = _N_LAYERS, _GROUPS
+        self.example_ids = tuple(map(str, range(len(_GROUPS))))
         rng = np.random.default_rng(seed)
         depth = np.linspace(0, 1, _N_LAYERS)
         bend, centre, width = rng.uniform(0.1, 0.35), rng.uniform(0.2, 0.8), rng.uniform(0.15, 0.4)
@@ -61,11 +64,24 @@ class Task:
         """Return the expected fitness on new examples, up to a constant, in nats."""
         return aggregate(-12 * ((scales - self._positions) ** 2).mean(axis=1), _GROUPS[: len(_POSITIONS)])[0]
 
-    def scores(self, scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the score of every example, in nats."""
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """What each example is made of."""
+        return _SOURCES
+
+    def n_tokens_of(self, example_ids: Sequence[str]) -> int:
+        """Return the number of examples."""
+        return len(example_ids)
+
+    def score(
+        self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the score of each example, in nats."""
         digest = hashlib.sha256(repr((self._seed, scales.round(9).tolist())).encode()).digest()
         noise = np.random.default_rng(int.from_bytes(digest[:8], "big")).normal(0, _NOISE, len(_GROUPS))
-        return -12 * ((scales - self._targets) ** 2).mean(axis=1) + self._offsets + noise
+        scores = -12 * ((scales - self._targets) ** 2).mean(axis=1) + self._offsets + noise
+        wanted = self.example_ids if example_ids is None else example_ids
+        return np.asarray(scores[[int(name) for name in wanted]])
 
 
 @dataclass(frozen=True)
@@ -74,54 +90,29 @@ class Outcome:
 
     Attributes:
         quality: Quality of the best curve.
-        fitness: Examples scored and fitness of the best curve after each generation.
+        trace: Examples scored and best fitness after each evaluation.
     """
 
     quality: float
-    fitness: tuple[tuple[int, float], ...]
+    trace: Trace
+
+    @property
+    def fitness(self) -> float:
+        """The best fitness."""
+        return self.trace.fitness[-1]
 
     def examples_until(self, fitness: float) -> float:
         """Return the examples scored until a fitness was reached; all of them where it was not."""
-        return next((examples for examples, best in self.fitness if best >= fitness), self.fitness[-1][0])
+        return min(self.trace.tokens_to(fitness), self.trace.tokens[-1])
 
 
-def evaluated(
-    task: Task,
-    scales: npt.NDArray[np.float64],
-    reference: tuple[float, ...] | None,
-    blocks: list[npt.NDArray[np.int64]],
-    level: float,
-) -> Evaluation:
-    """Score a candidate block by block until it is through or worse than its reference."""
-    scores = task.scores(scales)
-    for n_blocks in range(1, len(blocks)) if reference is not None else ():
-        scored = np.concatenate(blocks[:n_blocks])
-        if is_worse(scores[scored], scored, reference, _GROUPS, "mean", level):
-            return Evaluation((), tuple(scores[scored]), 0.0, "raced", scored=tuple(scored.tolist()))
-    return Evaluation(aggregate(scores, _GROUPS), tuple(scores), 0.0)
-
-
-def searched(seed: int, spread: float, settings: SearchSettings) -> Outcome:
+def outcome_of(seed: int, spread: float, settings: SearchSettings) -> Outcome:
     """Run a search until it has scored as many examples as it would without racing."""
     space = CurveSpace(_N_LAYERS, y_min=0.5, y_max=2.0, y_step=0.02, max_delta=0.5)
-    budget = settings.max_evaluations * len(_GROUPS)
-    task = Task(seed, spread)
-    blocks = example_blocks(_SOURCES, _GROUPS, settings.race_block)
-    search = Search(space, settings.model_copy(update={"generations": 10_000}), seed=seed)
-    examples = 0
-    fitness = []
-    while examples < budget:
-        evaluations = []
-        for genome in search.ask():
-            evaluation = evaluated(
-                task, space.decode([genome])[0], search.reference(), blocks, settings.race_level
-            )
-            evaluations.append(evaluation)
-            examples += len(evaluation.scores)
-        search.tell(evaluations)
-        if search.hall_of_fame:
-            fitness.append((examples, search.best.fitness.values[0]))
-    return Outcome(task.quality(space.decode([search.best])[0]), tuple(fitness))
+    task = MadeUp(seed, spread)
+    trace = Trace(budget=settings.max_evaluations * len(_GROUPS))
+    search = searched(task, space, settings.model_copy(update={"generations": 10_000}), seed, trace)
+    return Outcome(task.quality(space.decode([search.best])[0]), trace)
 
 
 _VARIANTS: tuple[dict[str, Any], ...] = (
@@ -138,31 +129,31 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="searches of each kind")
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument("--seeds", type=int, default=20, help="searches of each kind")
+    options.add_argument(
         "--spread", type=float, default=0.1, help="how much the best curve differs from example to example"
     )
-    parser.add_argument("--algorithm", default="ga", help="ga or steady-state")
-    arguments = parser.parse_args()
+    options.add_argument("--algorithm", default="ga", help="ga or steady-state")
+    arguments = options.parse_args()
     seeds, spread = range(arguments.seeds), arguments.spread
     base = SearchSettings(algorithm=arguments.algorithm)
-    off = base.model_copy(update={"racing": False, "preselection": 1})
-    plain = [searched(seed, spread, off) for seed in seeds]
+    off = base.model_copy(update=PLAIN)
+    plain = [outcome_of(seed, spread, off) for seed in seeds]
     quality = np.array([outcome.quality for outcome in plain])
     print(
         f"{base.algorithm}, spread {spread}, {len(seeds)} seeds; plain search: quality {quality.mean():.4f} nats"
     )
     print("preselection  racing        quality - plain    share of examples: mean, median, range, reached")
     for changes in _VARIANTS:
-        outcomes = [searched(seed, spread, base.model_copy(update=changes)) for seed in seeds]
+        outcomes = [outcome_of(seed, spread, base.model_copy(update=changes)) for seed in seeds]
         gain = np.array([outcome.quality for outcome in outcomes]) - quality
-        targets = [other.fitness[-1][1] for other in plain]
+        targets = [other.fitness for other in plain]
         shares = [
             one.examples_until(target) / other.examples_until(target)
             for one, other, target in zip(outcomes, plain, targets, strict=True)
         ]
-        n_reached = sum(one.fitness[-1][1] >= target for one, target in zip(outcomes, targets, strict=True))
+        n_reached = sum(one.fitness >= target for one, target in zip(outcomes, targets, strict=True))
         racing = (
             "off"
             if not changes.get("racing", True)

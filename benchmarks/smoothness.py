@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gradients import CURVE, FREE, PLAIN, comparison_parser
+from common import CURVE, Trace, comparison_parser, searched, smollm2
+from gradients import FREE, GA
 
-from lpes_evo import Evaluator, Journal, Search, SearchSettings, drive, load_model
+from lpes_evo import Journal, LoadedModel, SearchSettings
 from lpes_evo.config import CurveSettings
-from lpes_evo.models import LoadedModel, smollm2_file
-from lpes_evo.problems import AnswerScores, DataRequest, Example, ModelProblem, aggregate, make_task
-from lpes_evo.reporting import difference_text
+from lpes_evo.evals import DataRequest, make_eval_task
+from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task
 from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
@@ -47,7 +47,7 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gradient-free": (CLIMB, FREE),
     "gradient-tv-0.03": (CLIMB | {"total_variation": 0.03}, FREE),
     "gradient-curve": (CLIMB, {}),
-    "ga": (PLAIN, {}),
+    "ga": (GA, {}),
 }
 """Settings of the search and of the curve. All run for one generation after the first."""
 OTHERS = ("untouched", "constant")
@@ -165,7 +165,7 @@ class Bench:
     def _search_problem(self, size: int) -> Remembered:
         if size not in self._searched:
             examples = make_task("needle", n_keys=8).examples(
-                DataRequest(positions=POSITIONS, limit=SIZES[size], seed=self._seed, split="search")
+                positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
             )
             self._searched[size] = Remembered(self._loaded, examples, "search", self._journal)
         return self._searched[size]
@@ -191,8 +191,7 @@ class Bench:
         settings, curve = METHODS[method]
         space = CurveSettings(**CURVE | curve).space(n_layers)
         search_settings = SearchSettings(generations=1, **settings)
-        search = Search(space, search_settings, seed=self._seed)
-        drive(search, Evaluator(problem, space, search_settings, n_candidates=1))
+        search = searched(problem, space, search_settings, self._seed, Trace())
         return space.decode([search.best])[0], float(search.best.fitness.values[0])
 
     def _elsewhere(self, where: str) -> Remembered:
@@ -215,14 +214,14 @@ Made = tuple[list[Example], dict[str, Any]]
 
 def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
     task = make_task("needle", n_keys=8, n_filler=n_filler)
-    return task.examples(DataRequest(positions=SLOTS, limit=n_texts, seed=seed, split="report")), {}
+    return task.examples(positions=SLOTS, n_per_position=n_texts, seed=seed, split="report"), {}
 
 
 def _documents(seed: int, data: Path) -> Made:
     request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=3, seed=seed)
     examples = [
-        dataclasses.replace(one, answers=one.answers[:1])
-        for one in make_task("mdqa:4+built").examples(request)
+        Example(one.id, one.position, one.prompt, one.answers[0], one.source, one.answer_prefix)
+        for one in make_eval_task("mdqa:4+built").examples(request)
     ]
     return examples, {}
 
@@ -234,7 +233,7 @@ def _plain(seed: int, data: Path) -> Made:
     for piece in pieces:
         cut = piece.index(" ", PASSAGE // 8)
         source = hashlib.sha256(piece.encode()).hexdigest()
-        examples.append(Example(source, piece[:cut], (piece[cut + 1 :],), 0.0, source=source))
+        examples.append(Example(source, 0.0, piece[:cut], piece[cut + 1 :], source))
     return examples, {"chat_template": False}
 
 
@@ -243,7 +242,7 @@ EXAMPLES: dict[str, Callable[[int, Path], Made]] = {
     "longer": lambda seed, _: _needles(3, 3, seed),
     "key-value": lambda seed, _: (
         make_task("kv", n_pairs=8).examples(
-            DataRequest(positions=(0.0, 0.5, 1.0), limit=2, seed=seed, split="report")
+            positions=(0.0, 0.5, 1.0), n_per_position=2, seed=seed, split="report"
         ),
         {},
     ),
@@ -262,7 +261,7 @@ def wheres(size: int) -> list[str]:
 @contextlib.contextmanager
 def opened(options: argparse.Namespace) -> Iterator[list[Bench]]:
     """Open the journals of all seeds."""
-    loaded = load_model(str(smollm2_file()))
+    loaded = smollm2(dtype=options.dtype)
     with contextlib.ExitStack() as stack:
         benches = []
         for seed in options.seeds:
@@ -312,12 +311,12 @@ def print_measures(
             values, _ = _joined(measured, metric, kept)
             line = f"{name:18s} {values.mean():8.4f}"
             if name != against:
-                difference = paired_difference(values, others, sources)
+                difference, low, high = paired_difference(values, others, sources)
                 by_seed = [
                     _joined([one], metric, kept)[0].mean() - _joined([other], metric, kept)[0].mean()
                     for one, other in zip(measured, of_methods[against], strict=True)
                 ]
-                line += f"  {difference_text(*difference, form='.4f')}  by seed " + " ".join(
+                line += f"  {difference:+.4f} [{low:+.4f}, {high:+.4f}]  by seed " + " ".join(
                     f"{value:+.3f}" for value in by_seed
                 )
             print(line)

@@ -6,13 +6,13 @@ does it, with racing, and compared at equal tokens: as many as the search of a s
 Seeds are paired. Finished evaluations are kept in ``--output``, and a second start goes on there.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import parser
 
 from lpes_evo import Journal, Search, SearchSettings, drive
 from lpes_evo.comparison import ANALYTIC, Arena, ModelArena, Trace, read_trace, standings
@@ -66,15 +66,15 @@ def searched(arena: Arena, changes: Mapping[str, Any], seed: int, n_evaluations:
 
 def main() -> None:
     """Print a table for each arena."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--arenas", default="target,rough,brachistochrone,model", help="with commas between")
-    parser.add_argument("--config", type=Path, help="settings of the model and its task as YAML")
-    parser.add_argument("--seeds", type=int, default=20, help="searches of each kind")
-    parser.add_argument("--evaluations", type=int, default=80, help="of every search, raced ones among them")
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument("--arenas", default="target,rough,brachistochrone,model", help="with commas between")
+    options.add_argument("--config", type=Path, help="settings of the model and its task as YAML")
+    options.add_argument("--seeds", type=int, default=20, help="searches of each kind")
+    options.add_argument("--evaluations", type=int, default=80, help="of every search, raced ones among them")
+    options.add_argument(
         "--output", type=Path, default=Path("runs/steady-state"), help="folder of the journals"
     )
-    arguments = parser.parse_args()
+    arguments = options.parse_args()
     for name in arguments.arenas.split(","):
         traces: dict[str, list[Trace]] = {variant: [] for variant in _VARIANTS}
         with arena_of(name, arguments.config) as arena:
