@@ -1,4 +1,4 @@
-from ._costs import MethodCost as MethodCost, Ratio as Ratio
+from ._costs import MethodCost as MethodCost
 from ._measure import measure_costs as measure_costs
 from ._memory import peak_meter as peak_meter
 from ._report import run_bench as run_bench
