@@ -5,7 +5,7 @@ from ._curves import (
     TargetCurveProblem as TargetCurveProblem,
 )
 from ._data import (
-    Record as Record,
+    DataRecord as DataRecord,
     choose as choose,
     find_file as find_file,
     find_files as find_files,

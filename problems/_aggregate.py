@@ -1,4 +1,4 @@
-"""From per-example scores to fitness values."""
+"""Aggregates: fitness values from the scores of examples."""
 
 from collections.abc import Sequence
 
@@ -48,9 +48,11 @@ def aggregate(scores: npt.ArrayLike, groups: Sequence[str], how: str = "mean") -
             f"Expected scores of shape (n_examples,) = ({len(groups)},) for {len(groups)} groups and at "
             f"least one example, but got {values.shape}."
         )
+
     by_group = dict(zip(dict.fromkeys(groups), group_means(values, groups).tolist(), strict=True))
     names = [name for name in SETS if name in by_group] + sorted(by_group.keys() - set(SETS))
     means = tuple(by_group[name] for name in names)
+
     if how == "mean":
         return (float(np.mean(means)),)
     if how == "min":

@@ -1,4 +1,4 @@
-"""Analytic problems over curves: quick to score, with known optima, and without a model or torch."""
+"""TargetCurveProblem and BrachistochroneProblem: analytic problems over curves, with known optima and no model."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _GROUPS = ("begin", "middle", "end")
 
 
 class TargetCurveProblem(Problem):
-    """Come close to a given curve: the score of layer h is ``-(scales[h] - target[h])**2``.
+    """The search for a given curve: the score of layer h is ``-(scales[h] - target[h])**2``.
 
     Every layer is an example. The groups are the first, middle and last third of the layers, so that searches
-    with one objective per group can be tried on it. The optimum is 0, where the curve space can reach the
+    with one objective for each group can be tried on it. The optimum is 0 where the curve space can reach the
     target.
 
     Attributes:
@@ -39,6 +39,7 @@ class TargetCurveProblem(Problem):
         if not (np.isfinite(self.target) & (self.target > 0)).all():
             raise CurveError(f"Expected target to be finite and positive, but got {self.target.tolist()}.")
         self.n_layers = self.target.size
+
         self.example_ids = tuple(f"layer-{layer}" for layer in range(self.n_layers))
         self.groups = tuple(_GROUPS[3 * layer // self.n_layers] for layer in range(self.n_layers))
 
@@ -85,7 +86,7 @@ class BrachistochroneProblem(Problem):
 
     The best of all slides is a cycloid ``x = r (a - sin a)``, ``d = r (1 - cos a)`` with the travel time
     ``a_end * sqrt(r / g)`` (Johann Bernoulli, Acta Eruditorum, 1697). Every slide of straight pieces is
-    slower than that, so `optimum` is a strict bound; with more layers the best score comes closer to it.
+    slower, so `optimum` is a strict bound. With more layers the best score comes closer to it.
 
     Attributes:
         width: Horizontal distance of the end, in metres.
@@ -150,11 +151,13 @@ class BrachistochroneProblem(Problem):
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the score and its weighted gradient in seconds per metre, see `Problem.gradient`."""
         scores = self.score(scales, example_ids)
+
         depth = np.concatenate([[0.0], scales, [self.drop]])
         steps = np.diff(depth)
         length = np.hypot(self.width / (self.n_layers + 1), steps)
         speed = np.sqrt(2 * self.gravity * depth)
         sums = speed[:-1] + speed[1:]
+
         # 2 l / (v + w) of the pieces above and below a point: l changes by its slope, v by gravity / v.
         pull = -2 * length / sums**2
         slope = 2 * (steps / (length * sums))

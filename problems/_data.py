@@ -1,4 +1,4 @@
-"""Reading of benchmark files: JSON lines, plain, gzipped or zipped, and Parquet."""
+"""Readers of data files: JSON lines, plain, gzipped or zipped, and Parquet."""
 
 import gzip
 import io
@@ -27,13 +27,13 @@ def optional_module(name: str, purpose: str) -> Any:
 
     Args:
         name: Name of the module.
-        purpose: What it is needed for, to complete "to ...".
+        purpose: The purpose of the module, to complete "to ...".
 
     Returns:
         The module.
 
     Raises:
-        TaskError: It is not installed.
+        TaskError: The module is not installed.
     """
     try:
         return import_module(name)
@@ -45,7 +45,7 @@ def optional_module(name: str, purpose: str) -> Any:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a file; one that the system does not take, such as a name too long, is none."""
+    """Return whether a path is a file; a path that the system refuses, such as a name too long, is none."""
     try:
         return path.is_file()
     except OSError:
@@ -53,7 +53,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder; one that the system does not take, such as a name too long, is none."""
+    """Return whether a path is a folder; a path that the system refuses, such as a name too long, is none."""
     try:
         return path.is_dir()
     except OSError:
@@ -61,12 +61,12 @@ def is_folder(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Record:
+class DataRecord:
     """One row of a file.
 
     Attributes:
-        place: Where it stands, such as ``line 3 of tpo.jsonl``.
-        fields: Its content.
+        place: Where the row stands, such as ``line 3 of tpo.jsonl``.
+        fields: The content of the row.
     """
 
     place: str
@@ -80,7 +80,7 @@ class Record:
         """Return a field.
 
         Raises:
-            TaskError: The row lacks it.
+            TaskError: The row lacks the field.
         """
         if field not in self.fields:
             raise self.error(
@@ -92,7 +92,7 @@ class Record:
         """Return a text that is not empty.
 
         Raises:
-            TaskError: The row lacks it, or it is something else.
+            TaskError: The row lacks the field, or the field holds something else.
         """
         value = self.get(field)
         if not isinstance(value, str) or not value.strip():
@@ -103,7 +103,7 @@ class Record:
         """Return a list of texts that are not empty, at least one.
 
         Raises:
-            TaskError: The row lacks it, it or one of its texts is empty, or it holds something else.
+            TaskError: The row lacks the field, the field holds something else, or the list or a text in it is empty.
         """
         value = self.get(field)
         if not isinstance(value, list) or not value or not all(isinstance(part, str) for part in value):
@@ -117,7 +117,7 @@ class Record:
         """Return a span that is not empty and lies within a text of ``length`` characters.
 
         Raises:
-            TaskError: The row lacks one of the two fields, or they are no such span.
+            TaskError: The row lacks one of the two fields, or the fields hold no such span.
         """
         first, last = self.get(start), self.get(end)
         if not all(type(value) is int for value in (first, last)) or not 0 <= first < last <= length:
@@ -129,7 +129,7 @@ class Record:
         return first, last
 
 
-def read_records(path: Path, member: str = "") -> list[Record]:
+def read_records(path: Path, member: str = "") -> list[DataRecord]:
     """Read a file.
 
     Args:
@@ -137,7 +137,7 @@ def read_records(path: Path, member: str = "") -> list[Record]:
         member: Name of the file inside a ``.zip``, without its folder.
 
     Returns:
-        Its rows, at least one.
+        The rows, at least one.
 
     Raises:
         TaskError: The file cannot be read, is empty, or a line is not a JSON object.
@@ -155,7 +155,7 @@ def read_records(path: Path, member: str = "") -> list[Record]:
 
 @contextmanager
 def _lines(path: Path, member: str) -> Iterator[IO[str]]:
-    """Open a file as text, and say in one line what fails while it is read."""
+    """Open a file as text for the length of a block, and turn each failure of reading into one line."""
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
@@ -185,7 +185,7 @@ def _lines(path: Path, member: str) -> Iterator[IO[str]]:
         ) from error
 
 
-def _parse(line: str, place: str) -> Record:
+def _parse(line: str, place: str) -> DataRecord:
     if not line.strip():
         raise TaskError(f"Expected {place} to be a JSON object, but it is blank. Remove the line.")
     try:
@@ -196,7 +196,7 @@ def _parse(line: str, place: str) -> Record:
         raise TaskError(f"Expected {place} to be a JSON object, but it is {fields!r:.60}.")
     if "\\u" in line and not _is_unicode(fields):
         raise TaskError(f"Expected {place} to hold Unicode text, but it holds half of a surrogate pair.")
-    return Record(place, fields)
+    return DataRecord(place, fields)
 
 
 def _is_unicode(value: Any) -> bool:
@@ -207,16 +207,16 @@ def _is_unicode(value: Any) -> bool:
         return False
 
 
-def _read_parquet(path: Path) -> list[Record]:
+def _read_parquet(path: Path) -> list[DataRecord]:
     parquet = optional_module("pyarrow.parquet", f"read {path.name}")
     try:
         rows = parquet.read_table(path).to_pylist()
     except (OSError, ValueError, NotImplementedError) as error:
         raise TaskError(f"Expected {path} to be a Parquet file, but reading it failed: {error}.") from error
-    return [Record(f"row {number} of {path}", fields) for number, fields in enumerate(rows, start=1)]
+    return [DataRecord(f"row {number} of {path}", fields) for number, fields in enumerate(rows, start=1)]
 
 
-def load_hub(repository: str, configuration: str, split: str) -> list[Record]:
+def load_hub(repository: str, configuration: str, split: str) -> list[DataRecord]:
     """Load a data set of the Hugging Face hub from its Parquet revision, so that no script of it runs.
 
     Args:
@@ -231,6 +231,7 @@ def load_hub(repository: str, configuration: str, split: str) -> list[Record]:
         TaskError: The library ``datasets`` is not installed, or the data cannot be loaded.
     """
     datasets = optional_module("datasets", f"load {repository} from the hub")
+
     try:
         rows = list(
             datasets.load_dataset(repository, configuration, split=split, revision="refs/convert/parquet")
@@ -245,8 +246,11 @@ def load_hub(repository: str, configuration: str, split: str) -> list[Record]:
         raise TaskError(
             f"Expected {configuration} of {repository} to hold at least one row, but it is empty."
         )
+
     place = f"{split} of {configuration} of {repository}"
-    return [Record(f"row {number} of {place}", dict(fields)) for number, fields in enumerate(rows, start=1)]
+    return [
+        DataRecord(f"row {number} of {place}", dict(fields)) for number, fields in enumerate(rows, start=1)
+    ]
 
 
 def find_files(folder: Path | None, patterns: Sequence[str], task: str) -> list[Path]:
@@ -273,6 +277,7 @@ def find_files(folder: Path | None, patterns: Sequence[str], task: str) -> list[
         raise TaskError(
             f"Expected {folder} to be a folder with the data of {task}, but there is no such folder."
         )
+
     for pattern in patterns:
         for depth in ("", "*/", "*/*/"):
             found = sorted(
@@ -285,6 +290,7 @@ def find_files(folder: Path | None, patterns: Sequence[str], task: str) -> list[
                 )
             if found:
                 return found
+
     raise TaskError(
         f"Expected {folder}, or a folder in it, to hold {wanted} for the task {task}, but it does not. "
         "Download the file there; docs/tasks.md says from where."
@@ -313,7 +319,7 @@ def choose(items: Sequence[T], limit: int | None, seed: int, label: str) -> list
         items: The items.
         limit: Most items; ``None`` for all.
         seed: Seed of the choice.
-        label: What the choice is for.
+        label: A name for the choice.
 
     Returns:
         The chosen items; equal arguments give equal items on every platform.
@@ -323,6 +329,7 @@ def choose(items: Sequence[T], limit: int | None, seed: int, label: str) -> list
     """
     if limit is not None and limit < 1:
         raise TaskError(f"Expected the limit of examples to be at least 1, but got {limit}.")
+
     if limit is None or limit >= len(items):
         return list(items)
     numbers = Draws("choice", label, seed).sample(range(len(items)), limit)

@@ -1,7 +1,7 @@
-"""Random draws that are the same on every platform and with every Python version.
+"""Draws: random draws that are the same on every platform and with every Python version.
 
-The modules `random` and `numpy` promise a stable stream for few of their methods, so tasks draw from SHA-256
-in counter mode: equal labels give equal bytes for ever, and different labels give independent streams.
+The modules `random` and `numpy` promise a stable stream for few of their methods. Tasks therefore draw from SHA-256 in
+counter mode: equal labels give equal bytes on every machine, and different labels give independent streams.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ class Draws:
     """A stream of random draws that is determined by its labels.
 
     Args:
-        *labels: What the draws are for; their representations name the stream.
+        *labels: The purpose of the draws; the representations of the labels name the stream.
     """
 
     def __init__(self, *labels: str | int | float) -> None:

@@ -16,7 +16,7 @@ OverLength = Literal["error", "skip", "cut"]
 or its document loses its middle."""
 
 Mode = Literal["generation", "teacher forcing", "likelihood"]
-"""How an example is answered."""
+"""The way in which an example is answered."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class EncodedExample:
 
     Attributes:
         id: The example's id.
-        prompt_ids: What the model is given, ``(n_prompt,)``.
-        answer_ids: What it should say, ``(n_answer,)``.
+        prompt_ids: Tokens that the model is given, ``(n_prompt,)``.
+        answer_ids: Tokens that it should answer with, ``(n_answer,)``.
     """
 
     id: str
@@ -41,7 +41,7 @@ class EncodedExample:
 
 @dataclass(frozen=True)
 class PromptSummary:
-    """What is known of an encoded example without its tokens.
+    """The facts about an encoded example without its tokens.
 
     Attributes:
         id: The example's id.
@@ -50,7 +50,7 @@ class PromptSummary:
         n_cut: Tokens cut out of the document.
         gold_lost: Whether the cut took a part of the fact that is needed.
         n_unknown: Tokens of the prompt that stand for text the tokenizer does not know.
-        refusal: Why the model cannot be asked; ``None`` where it can.
+        refusal: The reason why the model cannot be asked; ``None`` where it can.
     """
 
     id: str
@@ -68,7 +68,7 @@ class EncodedPrompt:
 
     Attributes:
         rows: Its token ids. Without an answer for generation; several windows for a text that exceeds the window.
-        summary: What is known of it.
+        summary: The facts about it without the tokens.
     """
 
     rows: tuple[EncodedExample, ...]

@@ -42,7 +42,7 @@ class Example:
         answer_prefix: Words the model's turn is begun with, such as ``"The number is"``. The model is scored on what
             comes after them.
         max_new_tokens: Most tokens the model may answer with.
-        details: What the metric needs besides, such as the kind of question.
+        details: Further values that the metric needs, such as the kind of question.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Gradients of answers' log-probabilities with respect to the scales."""
+"""Gradients: derivatives of the log-probabilities of answers with respect to the scales."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._pack import batches, pack_rows
 from lpes_evo.problems._score import answer_scores, default_batch_tokens
 
-# How torch says that a kernel or an operator of another library has no backward pass.
+# Words by which torch says that a kernel or an operator of another library has no backward pass.
 _SIGNS_OF_NO_BACKWARD = (
     "derivative for",
     "backward formula",
@@ -64,11 +64,13 @@ def answer_gradient(
         batch_tokens = default_batch_tokens(model.device.type)
     log_probability = np.empty(len(rows), dtype=np.float64)
     gradient = np.zeros(len(scales), dtype=np.float64)
+
     # In half precision, small weights would let gradients underflow on their way.
     largest = float(np.abs(weights).max(initial=0.0)) or 1.0
     length_key = forget_lengths(model)
     packs = pack_rows(rows, share_prefixes=share_prefixes, length_key=length_key)
-    # First of all: what is made in inference mode has no gradient even outside of it.
+
+    # Inference mode is left first: a tensor that is made in it has no gradient even outside of it.
     with torch.inference_mode(False), torch.enable_grad(), _differentiable(model, checkpointing):
         live = torch.tensor(scales, dtype=torch.float64, requires_grad=True)
         with patch_rope(model, live):
@@ -85,7 +87,7 @@ def answer_gradient(
 
 @contextmanager
 def _explained(model: Any) -> Iterator[None]:
-    """Turn torch's words for a missing backward pass into one clear error."""
+    """Turn what torch raises for a missing backward pass into one clear error, for the length of a block."""
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
@@ -93,6 +95,7 @@ def _explained(model: Any) -> Iterator[None]:
             sign in str(error) for sign in _SIGNS_OF_NO_BACKWARD
         ):
             raise
+
         attention = getattr(model.config, "_attn_implementation", "eager")
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise EvaluationError(
@@ -107,7 +110,7 @@ def _differentiable(model: Any, checkpointing: bool) -> Iterator[None]:
     from lpes_evo.rope import decoder_layers
 
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    # The switch of transformers works in training alone, where many layers also drop out at random.
+    # The switch of transformers works in training alone, in which many layers also drop out at random.
     layers = decoder_layers(model) if checkpointing else ()
     before = [layer.__dict__.get("forward") for layer in layers]
     try:
@@ -130,7 +133,7 @@ def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(forward)
     def again(*args: Any, **kwargs: Any) -> Any:
-        # The reentrant kind gives no gradients where no positional argument wants any.
+        # Reentrant checkpoints give no gradients where no positional argument requires any.
         return checkpoint(partial(forward, **kwargs), *args, use_reentrant=False)
 
     return again

@@ -1,8 +1,8 @@
-"""Masks of packs: every layer sees of a pack what its model lets it see of each row alone.
+"""Masks of packs: a layer sees of each row of a pack exactly what it would see of the row alone.
 
-A model makes the masks of its layers for one text: causal ones, sliding windows, chunks. What a token of a pack may see
-is read off such a mask at the positions of the two tokens, so every family keeps its own windows and chunks, counted by
-position and not by place in the pack; see `pack_masks`.
+A model makes the masks of its layers for one text: causal masks, sliding windows, chunks. Whether a token of a pack may
+see another is read off such a mask at the positions of the two tokens. So every family keeps its own windows and
+chunks, counted by position and not by place in the pack; see `pack_masks`.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def pack_masks(
 
     layers = decoder_layers(model)
     reader = _MaskReader(layers[0], segments, positions, n_candidates, model.dtype, model.device)
-    # First of all hooks, so that every other one meets the mask that the layer gets.
+    # These hooks run first, so that every other hook meets the mask that the layer gets.
     handles = [layer.register_forward_pre_hook(reader, with_kwargs=True, prepend=True) for layer in layers]
     try:
         yield
@@ -60,7 +60,7 @@ def pack_masks(
 def masks_are_given(model: Any) -> bool:
     """Return whether the attention backend of a model takes a mask for each two tokens.
 
-    Those of ``sdpa`` and ``eager`` do; flash attention knows nothing but padding, causality and windows.
+    The backends ``sdpa`` and ``eager`` do; flash attention knows nothing but padding, causality and windows.
     """
     from transformers import AttentionMaskInterface
 
@@ -145,10 +145,11 @@ class _MaskReader:
         self._n_candidates = n_candidates
         self._dtype = dtype
         self._positions = torch.from_numpy(positions).to(device)
+
         segment = torch.from_numpy(segments).to(device)
         seen, sees = segment[:, None, None, :], segment[:, None, :, None]
         self._own = (seen == 0) | (seen == sees)
-        # By the mask of the model, which is kept beside its reading: another one could else get its id.
+        # The key is the id of a mask of the model. The mask is kept beside its reading, since another could get its id.
         self._read: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def __call__(self, layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -159,8 +160,9 @@ class _MaskReader:
                 "Score the rows one by one, without shared prefixes."
             )
         if layer is self._first:
-            # Layers of a kind share a mask within a forward pass, and none beyond it.
+            # Layers of a kind share a mask within a forward pass, and no mask beyond it.
             self._read.clear()
+
         self.was_called = True
         mask = kwargs["attention_mask"]
         if id(mask) not in self._read:
@@ -177,6 +179,7 @@ class _MaskReader:
             allowed = self._own & (columns <= rows)[:, None]
             given = torch.zeros(allowed.shape, dtype=self._dtype, device=allowed.device)
             return given.masked_fill_(~allowed, torch.finfo(self._dtype).min)
+
         width = self._own.shape[-1]
         if (
             not isinstance(mask, torch.Tensor)
@@ -191,7 +194,8 @@ class _MaskReader:
                 f"Expected a mask of shape (batch, heads, {width}, {width}) for every layer, but "
                 f"{type(layer).__name__} got {shape}. Score the rows one by one, without shared prefixes."
             )
-        # All entries of the batch are texts without padding to the model, so the first stands for all.
+
+        # To the model all entries of the batch are texts without padding, so the first stands for all.
         read = mask[0][:, rows.to(mask.device), columns.to(mask.device)].transpose(0, 1)
         own = self._own.to(mask.device)
         return read & own if mask.dtype == torch.bool else read.masked_fill(~own, torch.finfo(mask.dtype).min)

@@ -1,4 +1,4 @@
-"""The problem a search solves on a real model: how well it answers under given scales."""
+"""ModelProblem: the scores of a model's answers to the examples of a task, under given scales."""
 
 import copy
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class ModelProblem(Problem):
         n_layers: Number of scales that `score` expects.
         example_ids: Ids of the examples, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``None`` where an example has none, ``(n_examples,)``.
-        sources: What each example is made of, ``(n_examples,)``; examples of one source are not independent.
+        sources: Material of each example, ``(n_examples,)``; examples of one source are not independent.
         groups: ``begin``, ``middle`` or ``end`` for each example, ``all`` without a position, ``(n_examples,)``.
         batch_tokens: Tokens of one forward pass, padding included.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
@@ -99,6 +99,7 @@ class ModelProblem(Problem):
             if share_prefixes
             else Sharing(False, "task.share_prefixes is off")
         )
+
         self.n_layers = loaded.n_layers
         self.example_ids = tuple(example.id for example in encoding.examples)
         self.positions = tuple(example.position for example in encoding.examples)
@@ -107,6 +108,7 @@ class ModelProblem(Problem):
         self.skipped = len(encoding.skipped)
         self.data_hash = data_hash(encoding.examples)
         self.is_exact = loaded.dtype in ("float32", "float64")
+
         self._loaded = loaded
         self._metric = metric
         self._checkpointing = checkpointing
@@ -142,9 +144,9 @@ class ModelProblem(Problem):
     ) -> npt.NDArray[np.float64]:
         """Score the examples under several curves, which share forward passes.
 
-        Which examples and candidates share a forward pass depends on their numbers alone, never on the
-        scales: in half precision, where the shape of a batch shows in the scores, calls with equally many
-        candidates and the same examples are comparable.
+        Which examples and candidates share a forward pass depends on their numbers alone, never on the scales. So
+        calls with equally many candidates and the same examples are comparable in half precision too, where the
+        shape of a batch shows in the scores.
 
         Args:
             scales: The curves, ``(n_candidates, n_layers)``.
@@ -191,6 +193,7 @@ class ModelProblem(Problem):
                 f"Expected the metric log_probability for a gradient, but {self._metric} has none. Set task.metric to "
                 "log_probability, or use an algorithm without gradients."
             )
+
         ids = self._chosen(example_ids)
         scores, gradient = answer_gradient(
             self._loaded.model,
@@ -201,6 +204,7 @@ class ModelProblem(Problem):
             share_prefixes=self.sharing.is_sound,
             checkpointing=self._checkpointing,
         )
+
         _check_finite(scores[None], ids)
         wrong = np.flatnonzero(~np.isfinite(gradient))
         if wrong.size:

@@ -1,7 +1,8 @@
-"""Rows that begin alike share one run over their common beginning.
+"""Packs: rows that begin alike and share one run over their common beginning.
 
-Several questions about one text cost the text once: the row of a pack is the shared prefix, then each question with
-its answer as a segment of its own, which sees the prefix and itself and takes the positions that follow the prefix.
+Several questions about one text cost the text once. The row of a pack is the shared prefix, followed by each question
+with its answer as a segment of its own. A segment sees the prefix and itself, and takes the positions that follow the
+prefix.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -11,7 +12,7 @@ from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._encode import EncodedExample
 
 LengthKey = Callable[[int], Hashable]
-"""Gives lengths of texts the same value where a model rotates them alike."""
+"""A function that gives lengths of texts the same value where a model rotates them alike."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def pack_rows(
         if share_prefixes
         else range(len(rows))
     )
+
     groups: list[tuple[int, list[int]]] = []
     for index in order:
         if share_prefixes and groups:
@@ -71,8 +73,9 @@ def pack_rows(
             if 2 * shared >= longest and alike:
                 groups[-1] = shared, [*members, index]
                 continue
-        # The logits at the last token of the prompt are the first of the answer, so it stays out of the prefix.
+        # The logits at the last token of a prompt predict the answer, so that token stays out of the prefix.
         groups.append((len(rows[index].prompt_ids) - 1, [index]))
+
     packs = [
         Pack(n_prefix if len(members) > 1 else 0, tuple(rows[member] for member in members), tuple(members))
         for n_prefix, members in groups
@@ -105,7 +108,7 @@ def batches(
         packs: The packs, longest first.
         batch_tokens: Tokens of one batch, padding included; a longer pack is a batch of its own.
         n_candidates: Number of candidates.
-        length_key: What lengths must have in common to go together, see `pack_rows`.
+        length_key: Key that lengths must have in common to go together, see `pack_rows`.
 
     Yields:
         Packs of similar length, longest first, and as many candidates as go with them.
@@ -114,6 +117,7 @@ def batches(
         TaskError: ``batch_tokens`` is not a positive integer.
     """
     check_count("batch_tokens", batch_tokens)
+
     start = 0
     while start < len(packs):
         n_entries = max(1, batch_tokens // packs[start].n_tokens)
@@ -123,6 +127,7 @@ def batches(
         if length_key is not None:
             keys = [length_key(pack.longest) for pack in packs[start : start + n_packs]]
             n_packs = next((number for number, key in enumerate(keys) if key != keys[0]), len(keys))
+
         for first in range(0, n_candidates, n_together):
             yield Batch(tuple(packs[start : start + n_packs]), range(first, first + n_together))
         start += n_packs

@@ -1,4 +1,4 @@
-"""The contract between a search and whatever it optimises."""
+"""Problem: the interface of what a search optimises."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ class Problem(ABC):
         example_ids: Identity of each example, ``(n_examples,)``.
         groups: Name of the set each example belongs to (``"begin"``, ``"middle"``, ``"end"`` for the
             retrieval tasks), ``(n_examples,)``.
-        is_exact: Whether the company of other candidates and examples changes a score by no more than the
-            rounding of float32. Where it does not hold, candidates are comparable only when they are scored in
-            calls of `score_many` with equally many candidates and the same examples.
+        is_exact: Whether the company of other candidates and examples changes a score by no more than the rounding of
+            float32. Elsewhere candidates are comparable only when they are scored in calls of `score_many` with
+            equally many candidates and the same examples.
         gradient_cost: Forward passes that `gradient` costs: one, and a backward pass, which counts as two.
     """
 
@@ -35,7 +35,7 @@ class Problem(ABC):
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """What each example is made of, ``(n_examples,)``; examples of one source are not independent.
+        """Material of each example, ``(n_examples,)``; examples of one source are not independent.
 
         Every example is a source of its own, unless a problem assigns others.
         """
@@ -61,7 +61,7 @@ class Problem(ABC):
     def score_many(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Score the examples under several curves, one after the other unless a problem knows a faster way.
+        """Score the examples under several curves, one after the other unless a problem has a faster way.
 
         Args:
             scales: The curves, ``(n_candidates, n_layers)``.
@@ -84,7 +84,7 @@ class Problem(ABC):
         example_ids: Sequence[str] | None = None,  # noqa: ARG002
         weights: npt.NDArray[np.float64] | None = None,  # noqa: ARG002
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Score the examples and say how a weighted sum of the scores changes with the scales.
+        """Score the examples, and take the gradient of a weighted sum of the scores with respect to the scales.
 
         Args:
             scales: Position divisor of each layer, ``(n_layers,)``.

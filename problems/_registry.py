@@ -32,7 +32,7 @@ class TaskSpec:
         text: The whole.
         name: Its first part, such as ``mdqa``.
         variant: What stands after the colon, such as ``20``; ``None`` without one.
-        options: What stands after each plus; flags have ``None``.
+        options: The texts after each plus, by name; flags have ``None``.
     """
 
     text: str

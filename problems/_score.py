@@ -1,4 +1,4 @@
-"""Teacher forcing: the log-probability of known answers, and whether greedy decoding gives them."""
+"""Teacher forcing: log-probabilities of known answers, and whether greedy decoding gives the answers."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +23,7 @@ PaddingSide = Literal["right", "left"]
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """How a model does on each example.
+    """The scores of a model on each example.
 
     Attributes:
         log_probability: Mean log-probability of the answer's tokens given the prompt, in nats per token,
@@ -98,13 +98,16 @@ def score_answers(
             f"Expected padding_side to be right, or left without share_prefixes, but got {padding_side!r} and "
             f"share_prefixes={share_prefixes}."
         )
+
     length_key = forget_lengths(model)
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
+
     n_candidates = 1 if scales is None else len(scales)
     log_probability = np.empty((n_candidates, len(rows)), dtype=np.float64)
     correct = np.empty((n_candidates, len(rows)), dtype=np.bool_)
     packs = pack_rows(rows, share_prefixes=share_prefixes, length_key=length_key)
+
     # Results stay on the device until the last batch is launched, so that the device never waits for the host.
     pending = []
     with nullcontext() if scales is None else patch_rope(model, scales) as patch, torch.inference_mode():
@@ -115,11 +118,13 @@ def score_answers(
                 model, batch.packs, len(batch.candidates), padding_side=padding_side, pad_id=pad_id
             )
             pending.append((batch, scores))
+
     for batch, (mean, greedy) in pending:
         candidates = slice(batch.candidates.start, batch.candidates.stop)
         indices = [index for pack in batch.packs for index in pack.indices]
         log_probability[candidates, indices] = mean.cpu().numpy()
         correct[candidates, indices] = greedy.cpu().numpy()
+
     if scales is None:
         return AnswerScores(log_probability[0], correct[0])
     return AnswerScores(log_probability, correct)
@@ -162,15 +167,18 @@ def answer_scores(
         return repeat_entries(torch.from_numpy(values).to(model.device), n_candidates)
 
     inputs = {name: load(values) for name, values in layout.inputs.items()}
+
     pack, place = map(load, layout.places)
     first_entry = len(packs) * torch.arange(n_candidates, device=model.device)
     entry = pack + first_entry.repeat_interleave(len(pack) // n_candidates)[:, None]
+
     with (
         pack_masks(model, layout.segments, layout.inputs["position_ids"], n_candidates)
         if layout.shares
         else nullcontext()
     ):
         logits = _logits_at(model, inputs, entry, place)
+
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probabilities = logits.log_softmax(dim=-1)
     wanted, used = load(layout.targets), load(layout.counted)
@@ -182,7 +190,7 @@ def answer_scores(
 
 
 class Layout:
-    """Where the tokens of a batch of packs stand, and where their answers are read.
+    """The places of the tokens of a batch of packs, and of the logits that predict their answers.
 
     Attributes:
         inputs: Arrays for the model by name, each ``(n_packs, width)``.
@@ -204,6 +212,7 @@ class Layout:
         self.targets = np.zeros(answers, dtype=np.int64)
         self.counted = np.zeros(answers, dtype=np.bool_)
         self.places = np.zeros(answers, dtype=np.int64), np.zeros(answers, dtype=np.int64)
+
         number = 0
         for index, pack in enumerate(packs):
             start = 0 if padding_side == "right" else width - pack.n_tokens
@@ -212,20 +221,23 @@ class Layout:
             positions[index, start : start + shared] = np.arange(shared)
             self.segments[index, start : start + shared] = 0
             start += shared
+
             for segment, row in enumerate(pack.rows, start=1):
                 end = start + row.n_tokens - shared
                 ids[index, start:end] = (row.prompt_ids + row.answer_ids)[shared:-1]
                 positions[index, start:end] = np.arange(shared, row.n_tokens)
                 self.segments[index, start:end] = segment
                 length = len(row.answer_ids)
-                # The logits at a token predict the next one, so the answer is read from the last prompt token
-                # on. The places past a shorter answer repeat its last one and are not counted.
+
+                # The logits at a token predict the next token, so the answer is read from the last prompt token on.
+                # The places past a shorter answer repeat its last one and are not counted.
                 self.places[0][number] = index
                 self.places[1][number] = end - length + np.minimum(np.arange(answers[1]), length - 1)
                 self.targets[number, :length] = row.answer_ids
                 self.counted[number, :length] = True
                 number += 1
                 start = end
+
         self.inputs = {"input_ids": ids}
         if self.shares or padding_side == "left":
             self.inputs["position_ids"] = positions
@@ -233,7 +245,7 @@ class Layout:
         if padding_side == "left":
             self.inputs["attention_mask"] = (self.segments >= 0).astype(np.int64)
         elif self.shares:
-            # Without a mask, transformers would take each segment for a text of its own.
+            # Without a mask, transformers would take each segment for a separate text.
             self.inputs["attention_mask"] = np.ones_like(ids)
 
 

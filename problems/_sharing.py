@@ -1,4 +1,4 @@
-"""Sharing of prefixes: whether rows that share a run over their common beginning score what each scores alone."""
+"""Sharing: the verdict whether rows that share a run over their common beginning score as they do alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def sharing_is_sound(
 
     Recurrent layers carry tokens of one segment into the next, and some families keep to masks of their own. So the
     pack with the longest row, which goes farthest beyond a sliding window, is scored both ways. Scores alone would hide
-    a window that is off by a little, so the tokens that each layer may see are compared as well.
+    a window that is slightly off, so the tokens that each layer may see are compared as well.
 
     Args:
         model: The model.
@@ -59,7 +59,7 @@ def sharing_is_sound(
         The verdict and its reason.
 
     Raises:
-        torch.OutOfMemoryError: Memory ended, which is no verdict on the model.
+        torch.OutOfMemoryError: The memory does not suffice, which is no verdict on the model.
     """
     from lpes_evo.rope import forget_lengths
 
@@ -69,18 +69,20 @@ def sharing_is_sound(
     if not shared:
         is_apart = length_key is not None and len(pack_rows(rows, share_prefixes=True)) < len(rows)
         return Sharing(False, _FOLLOWS_LENGTH if is_apart else NOTHING_ALIKE)
+
     trouble = _trouble_of_kind(model)
     if trouble is None:
         longest = max(shared, key=lambda pack: max(row.n_tokens for row in pack.rows))
         trouble = _trouble_when_tried(model, longest, batch_tokens)
     if trouble is not None:
         return Sharing(False, trouble)
+
     together, apart = sum(pack.n_tokens for pack in packs), sum(row.n_tokens for row in rows)
     return Sharing(True, f"{together} tokens instead of {apart}")
 
 
 def _trouble_of_kind(model: Any) -> str | None:
-    """Return what speaks against sharing before the model is tried, or ``None``."""
+    """Return the reason against sharing that is known before the model is tried, or ``None``."""
     import torch
 
     from lpes_evo.rope import decoder_layers
@@ -89,6 +91,7 @@ def _trouble_of_kind(model: Any) -> str | None:
         layers = decoder_layers(model)
     except UnsupportedModelError as error:
         return str(error)
+
     # Mamba, gated delta nets and their kin mix neighbouring tokens by a short convolution. Weights close to their
     # beginning can hide that from a comparison of scores.
     if any(isinstance(module, torch.nn.Conv1d) for layer in layers for module in layer.modules()):
@@ -102,7 +105,7 @@ def _trouble_of_kind(model: Any) -> str | None:
 
 
 def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str | None:
-    """Return what a model does otherwise to a pack than to its rows, or ``None``."""
+    """Return the difference between a pack and its rows under a model, or ``None``."""
     longest = max(range(len(pack.rows)), key=lambda number: pack.rows[number].n_tokens)
     plain = score_answers(model, pack.rows, batch_tokens=batch_tokens)
     with recorded_masks(model) as alone:
@@ -113,13 +116,14 @@ def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         if is_out_of_memory(error):
             raise
-        # What a family raises for a mask it does not know depends on the family.
+        # Families raise different errors for a mask that they do not know.
         message = next(iter(str(error).splitlines()), "")
         return f"the model refuses the masks of shared prefixes ({type(error).__name__}: {message:.300})"
 
     layer = _layer_that_sees_otherwise(pack, longest, alone, in_pack)
     if layer is not None:
         return f"layer {layer} sees other tokens with sharing than without"
+
     difference = float(np.abs(plain.log_probability - packed.log_probability).max())
     if not np.isfinite(difference):
         return "the scores are not finite"

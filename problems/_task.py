@@ -59,7 +59,7 @@ class Task(ABC):
 
     Attributes:
         name: The name that `make_task` makes the task of, such as ``kv:25`` or ``leval:tpo``.
-        metric: What the headline score is called, such as ``accuracy`` or ``ROUGE geometric mean``.
+        metric: Name of the headline score, such as ``accuracy`` or ``ROUGE geometric mean``.
         kind: Whether outputs are generated, or a known text is scored.
         parts: Names of the numbers that `score` gives for an output.
         larger_is_better: Whether a larger headline is a better one; false for a perplexity.
@@ -97,8 +97,8 @@ class Task(ABC):
         """Score one output.
 
         Args:
-            output: What the model said.
-            example: What it was asked.
+            output: The output of the model.
+            example: The example that it answers.
 
         Returns:
             One number for each of `parts`. A likelihood task is not asked: its parts are nats and tokens.
@@ -108,7 +108,7 @@ class Task(ABC):
         """Condense the scores of several examples to the number that is reported.
 
         Args:
-            scores: What `score` gave, ``(n_examples, n_parts)``.
+            scores: The scores of `score`, ``(n_examples, n_parts)``.
 
         Returns:
             The mean of the first part; a task whose number is no mean of its examples overrides this.

@@ -1,4 +1,4 @@
-"""Guarded calls of a task's code, which may be a user's: each failure becomes one line that says where it happened."""
+"""Guarded calls of a task's code, which may be a user's: each failure becomes one line that names its place."""
 
 import math
 import sys
@@ -25,7 +25,7 @@ _OWN = "lpes_evo."
 
 
 def check_attributes(task: Task) -> None:
-    """Check what a task says about itself.
+    """Check the attributes of a task.
 
     Args:
         task: The task.
@@ -45,12 +45,14 @@ def check_attributes(task: Task) -> None:
         "teacher_forcing": (lambda value: isinstance(value, bool), "True or False"),
         "reads_data": (lambda value: isinstance(value, bool), "True or False"),
     }
+
     for name, (is_right, expected) in rules.items():
         value = _call(task, name, "be readable", partial(getattr, task, name, None), kind="attribute")
         if not is_right(value):
             raise TaskError(
                 f"Expected the attribute {name} of {_label(task)} to be {expected}, but it is {short(value)}."
             )
+
     if task.kind == "likelihood" and len(task.parts) != 2:
         raise TaskError(
             f"Expected the attribute parts of {_label(task)} to name two numbers, since the scores of a likelihood "
@@ -63,7 +65,7 @@ def examples_of(task: Task, request: DataRequest) -> tuple[Example, ...]:
 
     Args:
         task: The task.
-        request: Which examples are wanted.
+        request: Which examples are wanted; an exact one is refused where there are fewer.
 
     Returns:
         The examples, at least one, each with an id of its own.
@@ -73,6 +75,7 @@ def examples_of(task: Task, request: DataRequest) -> tuple[Example, ...]:
             not as `Example` describes it.
     """
     found = _call(task, "examples", "make the examples", lambda: list(task.examples(request)))
+
     for number, example in enumerate(found):
         if not isinstance(example, Example):
             raise TaskError(
@@ -85,6 +88,7 @@ def examples_of(task: Task, request: DataRequest) -> tuple[Example, ...]:
                 f"Expected every example of the task {task.name!r} to be sound, but the method examples of "
                 f"{_label(task)} made {short(example.id)} with {fault}."
             )
+
     ids = {example.id for example in found}
     if not found or len(ids) < len(found):
         raise TaskError(
@@ -118,8 +122,8 @@ def score_output(task: Task, output: str, example: Example) -> tuple[float, ...]
 
     Args:
         task: The task.
-        output: What the model said.
-        example: What it was asked.
+        output: The output of the model.
+        example: The example that it answers.
 
     Returns:
         One finite number for each of the task's parts.
@@ -137,7 +141,7 @@ def score_output(task: Task, output: str, example: Example) -> tuple[float, ...]
 
 
 def headline_of(task: Task) -> Headline | None:
-    """Return how a task condenses scores; ``None`` for the mean of the first part, which needs no resampling.
+    """Return the headline of a task as a function; ``None`` for the mean of the first part, which needs no resampling.
 
     Args:
         task: The task.
@@ -183,11 +187,15 @@ def warnings_of(task: Task, examples: Sequence[Example]) -> list[str]:
 
 
 class _RefusedError(ValueError):
-    """What a task's code gave is not what it has to give."""
+    """A task's code gave something else than it has to give."""
 
 
 def _numbers(values: Any, n_values: int) -> tuple[float, ...]:
-    """Return so many finite numbers as floats, or refuse them."""
+    """Return finite numbers as floats.
+
+    Raises:
+        _RefusedError: They are not ``n_values`` finite numbers.
+    """
     try:
         found = tuple(math.nan if isinstance(value, str) else float(value) for value in values)
     except TypeError:
@@ -206,9 +214,12 @@ def _call(
     *,
     kind: str = "method",
 ) -> T:
-    """Run code of a task, and say in one line where it failed.
+    """Run code of a task.
 
-    Errors that this package's own tasks raise on purpose are such lines already.
+    Errors that this package's own tasks raise on purpose pass through, since they are one line already.
+
+    Raises:
+        TaskError: The code failed; the message names its file, line, class and method.
     """
     try:
         return work()
@@ -217,6 +228,7 @@ def _call(
     except BaseException as error:  # a user's code can raise anything
         if isinstance(error, LpesError) and type(task).__module__.startswith(_OWN):
             raise
+
         where = "" if example is None else f"for the example {short(example)} "
         what = str(error) if isinstance(error, _RefusedError) else f"it raised {error_text(error)}"
         raise TaskError(
@@ -231,6 +243,7 @@ def _label(task: Task, error: BaseException | None = None) -> str:
     file = getattr(sys.modules.get(made_by.__module__), "__file__", None)
     if file is None or made_by.__module__.startswith(_OWN):
         return f"{made_by.__name__} (task {short(getattr(task, 'name', None))})"
+
     lines = []
     trace = None if error is None else error.__traceback__
     while trace is not None:

@@ -68,7 +68,8 @@ class TaskSettings(Settings):
         options: Options of the task, such as ``n_keys`` or ``data``.
         metric: What the search maximises: ``log_probability`` of the answer in nats per token, or ``accuracy``.
         chat_template: Whether the tokenizer's chat template is used where it has one.
-        over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it.
+        over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it,
+            ``cut`` takes the middle out of its document, and leaves it out where that is not enough.
         batch_tokens: Tokens of one forward pass, padding included; ``None`` for what suits the kind of device.
         candidates_per_pass: Candidates of a generation that share a forward pass, each under its own curve; ``None``
             for as many as fit into ``batch_tokens``.
@@ -80,7 +81,7 @@ class TaskSettings(Settings):
     options: dict[str, Any] = Field(default_factory=dict)
     metric: Literal["log_probability", "accuracy"] = "log_probability"
     chat_template: bool = True
-    over_length: Literal["error", "skip"] = "error"
+    over_length: Literal["error", "skip", "cut"] = "error"
     batch_tokens: int | None = Field(default=None, ge=1, strict=True)
     candidates_per_pass: int | None = Field(default=None, ge=1, strict=True)
     share_prefixes: bool = True

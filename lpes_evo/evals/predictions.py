@@ -11,9 +11,9 @@ from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, read_answer, split_answer_key
 from lpes_evo.evals._statistics import score_interval
 from lpes_evo.problems import (
+    DataRecord,
     DataRequest,
     Example,
-    Record,
     Task,
     examples_of,
     headline_of,
@@ -145,7 +145,7 @@ def _scored(
     return _score(made, pairs, len(missing))
 
 
-def _outputs(records: Sequence[Record], known: set[str], task: str) -> dict[str, str]:
+def _outputs(records: Sequence[DataRecord], known: set[str], task: str) -> dict[str, str]:
     outputs: dict[str, str] = {}
     for record in records:
         key, output = record.text("id"), record.get("output")

@@ -1,4 +1,4 @@
-"""Accuracy of a chosen letter, of ZeroSCROLLS's QuALITY (https://arxiv.org/abs/2305.14196)."""
+"""Accuracy of a chosen letter, the metric of QuALITY in ZeroSCROLLS (https://arxiv.org/abs/2305.14196)."""
 
 import re
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ def option_letter(text: str) -> str | None:
 
 
 def letter_accuracy(output: str, references: Iterable[str]) -> float:
-    """Return whether an output chooses the letter of one of the references.
+    """Score an output that chooses a letter.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         references: References, each with a letter.
 
     Returns:
-        1 if it does, else 0.
+        1 if the output chooses the letter of one of the references, else 0.
     """
     said = option_letter(output)
     return float(said is not None and any(option_letter(reference) == said for reference in references))

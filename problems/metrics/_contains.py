@@ -1,14 +1,17 @@
-"""Key-value retrieval of Lost in the Middle (https://arxiv.org/abs/2307.03172), ``evaluate_kv_responses.py``."""
+"""Containment of a value, the metric of key-value retrieval in Lost in the Middle.
+
+Source: ``evaluate_kv_responses.py`` of https://arxiv.org/abs/2307.03172.
+"""
 
 
 def contains_value(output: str, value: str) -> float:
-    """Return whether an output contains a value; both are lower-cased and all lines count.
+    """Score an output that should contain a value; case does not count, and all lines do.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         value: The value.
 
     Returns:
-        1 if it does, else 0.
+        1 if the output contains the value, else 0.
     """
     return float(value.lower() in output.lower())

@@ -1,6 +1,6 @@
-"""Exact match of L-Eval (https://arxiv.org/abs/2307.11088): ``auto_eval.py`` and ``em.py``, and their extraction.
+"""Exact match of L-Eval (https://arxiv.org/abs/2307.11088) with its extraction: ``auto_eval.py`` and ``em.py``.
 
-What looks arbitrary here is what the released scorer does, and published numbers depend on it.
+Rules that look arbitrary are those of the released scorer, on which published numbers depend.
 """
 
 import re
@@ -36,6 +36,7 @@ def exact_match(output: str, reference: str) -> float:
         if said == gold:
             return 1.0
         return 0.25 if set(said) <= set(gold) else 0.0
+
     try:
         return float(float(output) == float(reference))
     except ValueError:
@@ -43,6 +44,7 @@ def exact_match(output: str, reference: str) -> float:
 
 
 def _squeezed(text: str) -> str:
+    """Return a text without case and spaces."""
     return text.lower().replace(" ", "")
 
 
@@ -50,7 +52,7 @@ def answer_letters(output: str, *, several: bool) -> str:
     """Extract option letters from an output.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         several: Whether several options can be right, as in Coursera.
 
     Returns:
@@ -64,9 +66,11 @@ def answer_letters(output: str, *, several: bool) -> str:
         return output
     if not several:
         return next((letter for letter in output if letter in _LETTERS), "A")
+
     leading = output[: len(output) - len(output.lstrip(_LETTERS))]
     if len(leading) > 1:
         return _ordered(leading)
+
     rest = output[len(leading) :].split("Question")[0]
     named = _ordered(leading + "".join(re.findall(r"[A-D](?=[\s.)])", rest)))
     if named:
@@ -76,6 +80,7 @@ def answer_letters(output: str, *, several: bool) -> str:
 
 
 def _ordered(letters: str) -> str:
+    """Return each of some letters once, in the order of the alphabet."""
     return "".join(sorted(set(letters)))
 
 
@@ -100,6 +105,7 @@ def final_number(text: str) -> str:
     else:
         words = reversed(text.split("\n\n")[0].split(" "))
         word = next((word for word in words if any(letter.isdigit() for letter in word)), "")
+
     return "".join(letter for letter in word.split(".")[0] if letter.isdigit())
 
 
@@ -115,7 +121,7 @@ def code_output(output: str, reference: str) -> str:
     """Extract the stated output of a program.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         reference: The reference, whose length sets how many words are looked at.
 
     Returns:
@@ -125,6 +131,7 @@ def code_output(output: str, reference: str) -> str:
     text = code_reference(output)
     for phrase in _PHRASES:
         text = text.replace(phrase, "")
+
     if "the final output" in text:
         words = re.split(r"\s+", text.split("the final output")[-1])[:n_words]
     else:

@@ -1,4 +1,4 @@
-"""F1 of words, of SQuAD, as SCROLLS, ZeroSCROLLS and L-Eval use it."""
+"""F1 of words, the metric of SQuAD as SCROLLS, ZeroSCROLLS and L-Eval use it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ def token_f1(output: str, answers: Iterable[str], *, ascii_only: bool = False) -
     """Return the largest F1 of the words of an output and of one of the references.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         answers: References, at least one.
         ascii_only: Whether to spell other letters in ASCII after normalisation, as ZeroSCROLLS does.
 
@@ -26,6 +26,7 @@ def token_f1(output: str, answers: Iterable[str], *, ascii_only: bool = False) -
 
 
 def _words(text: str, ascii_only: bool) -> list[str]:
+    """Return the words of a normalised text."""
     normalized = normalize_answer(text)
     if ascii_only and not normalized.isascii():
         spell = optional_module("text_unidecode", "score letters beyond ASCII as ZeroSCROLLS does").unidecode
@@ -34,8 +35,10 @@ def _words(text: str, ascii_only: bool) -> list[str]:
 
 
 def _f1(said: list[str], reference: list[str]) -> float:
+    """Return the F1 of the words of an output and of a reference."""
     n_common = (Counter(said) & Counter(reference)).total()
     if not n_common:
         return 0.0
+
     precision, recall = n_common / len(said), n_common / len(reference)
     return 2 * precision * recall / (precision + recall)

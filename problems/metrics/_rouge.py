@@ -1,4 +1,4 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L as SCROLLS, ZeroSCROLLS and L-Eval use them: without stemming."""
+"""ROUGE-1, ROUGE-2 and ROUGE-L without stemming, as SCROLLS, ZeroSCROLLS and L-Eval use them."""
 
 import re
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ TYPES = ("rouge1", "rouge2", "rougeL")
 
 @cache
 def _scorer() -> Any:
+    """Return the scorer of the package ``rouge-score``."""
     module = optional_module("rouge_score.rouge_scorer", "compute ROUGE")
     return module.RougeScorer(TYPES, use_stemmer=False)
 
@@ -23,11 +24,11 @@ def rouge(output: str, references: Iterable[str]) -> tuple[float, float, float]:
     """Return ROUGE-1, ROUGE-2 and ROUGE-L, of each the largest F-measure over the references.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         references: References, at least one.
 
     Returns:
-        The three, each from 0 to 1.
+        The three scores, each from 0 to 1.
 
     Raises:
         TaskError: The package ``rouge-score`` is not installed.
@@ -49,6 +50,6 @@ def geometric_mean(scores: npt.NDArray[np.float64]) -> float:
         scores: One row for each output, ``(n_examples, 3)``.
 
     Returns:
-        The geometric mean of the three means, on the scale of ``scores``; not the mean of geometric means.
+        The geometric mean of the three means, on the scale of ``scores``. It is not the mean of geometric means.
     """
     return float(np.prod(scores.mean(axis=0)) ** (1 / scores.shape[1]))

@@ -1,4 +1,4 @@
-"""Exponential similarity of percentages, of ZeroSCROLLS's SpaceDigest (https://arxiv.org/abs/2305.14196)."""
+"""Exponential similarity of percentages, the metric of SpaceDigest in ZeroSCROLLS (https://arxiv.org/abs/2305.14196)."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ def exponential_similarity(output: str, references: Iterable[str]) -> float:
     """Return ``0.5 ** (distance / 10)`` for the distance of two percentages, the largest over the references.
 
     Args:
-        output: What the model said; without a percentage it scores 0.
+        output: The output of the model; without a percentage it scores 0.
         references: References, at least one, each with a percentage.
 
     Returns:
@@ -29,6 +29,7 @@ def exponential_similarity(output: str, references: Iterable[str]) -> float:
     golds = [percentage(reference) for reference in references]
     if None in golds:
         raise ValueError("Expected every reference to hold a percentage such as 62%, but one holds none.")
+
     if said is None:
         return 0.0
     return max(float(0.5 ** (abs(gold - said) / 10)) for gold in golds if gold is not None)

@@ -1,4 +1,7 @@
-"""Best-subspan exact match of Lost in the Middle (https://arxiv.org/abs/2307.03172), ``metrics.py``."""
+"""Best-subspan exact match, the metric of question answering in Lost in the Middle.
+
+Source: ``metrics.py`` of https://arxiv.org/abs/2307.03172.
+"""
 
 import re
 import string
@@ -27,23 +30,21 @@ def normalize_answer(text: str, *, lower: bool = True, marks_join_words: bool = 
     """
     text = (text.lower() if lower else text).translate(_PUNCTUATION)
     words = regex if marks_join_words else re
-
     return " ".join(words.sub(_ARTICLES, " ", text).split())
 
 
 def best_subspan_match(output: str, answers: Iterable[str]) -> float:
-    """Return whether the first line of an output contains one of the accepted answers.
+    """Score an output whose first line should contain one of the accepted answers.
 
     The comparison is of characters, so ``focus`` contains ``US``; an answer that normalises to nothing is contained
     in everything. Only the first line counts, since the prompt holds the answer and could be copied.
 
     Args:
-        output: What the model said.
+        output: The output of the model.
         answers: Accepted answers.
 
     Returns:
-        1 if it does, else 0.
+        1 if the first line contains an accepted answer, else 0.
     """
     said = normalize_answer(output.split("\n")[0], marks_join_words=True)
-
     return float(any(normalize_answer(answer, marks_join_words=True) in said for answer in answers))

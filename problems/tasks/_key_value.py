@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._checks import check_count
-from lpes_evo.problems._data import Record, find_files, read_records
+from lpes_evo.problems._data import DataRecord, find_files, read_records
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, check_draw, check_places, slot_of
@@ -73,6 +73,7 @@ class KeyValueTask(RetrievalTask):
                 f"Expected data to be the path of a .jsonl or .jsonl.gz file, but got {data!r:.80} and "
                 f"drawn={drawn!r:.80}. Leave data out to draw the pairs."
             )
+
         self._records = None if data is None else _read(Path(data), self._n_pairs)
         self._drawn = drawn
         self.reads_data = not drawn and data is None
@@ -141,6 +142,7 @@ def _example(name: str, position: float, material: _Material) -> Example:
     pairs = [*material.others[:slot], material.gold, *material.others[slot:]]
     lines = [f'"{key}": "{value}"' for key, value in pairs]
     shown = ",\n ".join(lines)
+
     start = len(_HEAD) + sum(len(line) + len(",\n ") for line in lines[:slot])
     return Example(
         id=name,
@@ -173,7 +175,7 @@ def _read(path: Path, n_pairs: int | None) -> tuple[_Material, ...]:
     return tuple(_material(record, n_pairs) for record in read_records(path))
 
 
-def _material(record: Record, n_pairs: int | None) -> _Material:
+def _material(record: DataRecord, n_pairs: int | None) -> _Material:
     """Return the pairs of a record; with ``n_pairs``, the gold pair and the first of the others."""
     pairs, gold = record.get("ordered_kv_records"), (record.get("key"), record.get("value"))
     if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in [*pairs, list(gold)]):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems._data import Record, choose, find_file, load_hub, read_records
+from lpes_evo.problems._data import DataRecord, choose, find_file, load_hub, read_records
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, Task
 from lpes_evo.problems.metrics import (
@@ -29,7 +29,7 @@ from lpes_evo.problems.tasks._leval_references import readable_references
 
 HUB = "L4NLP/LEval"
 FACT = "[fact:"
-"""What stands between the two answers of SFiction in references and prediction files."""
+"""The mark between the two answers of SFiction in references and prediction files."""
 
 _PREDICTION = "_pred"
 _MEASURED = ("exam", "f1", "rouge")
@@ -38,26 +38,32 @@ _GROUPED = ("sci_fi", "topic_retrieval_longchat")
 
 
 def _choice(output: str, gold: str) -> float:
+    """Return the match of one option letter."""
     return exact_match(answer_letters(output, several=False), reference_letters(gold))
 
 
 def _choices(output: str, gold: str) -> float:
+    """Return the match of several option letters."""
     return exact_match(answer_letters(output, several=True), reference_letters(gold))
 
 
 def _number(output: str, gold: str) -> float:
+    """Return the match of the result of a solved problem."""
     return exact_match(final_number(output), final_number(gold))
 
 
 def _code(output: str, gold: str) -> float:
+    """Return the match of the output of a program."""
     return exact_match(code_output(output, gold), code_reference(gold))
 
 
 def _truth(output: str, gold: str) -> float:
+    """Return the match of true or false."""
     return exact_match(truth_word(output), gold)
 
 
 def _f1(output: str, gold: str) -> float:
+    """Return the F1 of words."""
     return token_f1(output, (gold,))
 
 
@@ -97,7 +103,7 @@ class LEvalAnswer:
 
     Attributes:
         example: The question as far as the scorer needs it; the file lacks the document.
-        output: What the model said.
+        output: The output of the model.
     """
 
     example: Example
@@ -130,9 +136,11 @@ class LEvalTask(Task):
             raise TaskError(
                 f"Expected a task of L-Eval whose prompt can ask for a length, but got {variant}. Leave out +length."
             )
+
         self._variant = variant
         self._length = length
         self._hub = hub
+
         self.name = f"leval:{variant}" + ("+length" if length else "") + ("+hub" if hub else "")
         if variant in _ROUGE_TASKS:
             self.metric, self.parts = "ROUGE geometric mean (%)", ("ROUGE-1", "ROUGE-2", "ROUGE-L")
@@ -159,6 +167,7 @@ class LEvalTask(Task):
             if self._is_measured(record)
             for example in self._of_document(number, record)
         ]
+
         if not made:
             raise TaskError(
                 f"Expected a document of {self.name} that a metric scores, but all are for human or model judges."
@@ -209,6 +218,7 @@ class LEvalTask(Task):
         """
         records = read_records(path)
         field = _prediction_field(records[0], system)
+
         answers = []
         for number, record in enumerate(records):
             if not self._is_measured(record):
@@ -216,6 +226,7 @@ class LEvalTask(Task):
             output = record.get(field)
             if not isinstance(output, str):
                 raise record.error(f"hold text in the field {field!r}", f"it holds {output!r:.60}")
+
             golds = self._golds(record.text("gt"), record)
             outputs = _halves(output, record) if len(golds) == 2 else (output,)
             for half, (gold, said) in enumerate(zip(golds, outputs, strict=True)):
@@ -229,11 +240,13 @@ class LEvalTask(Task):
                     details={"group": group},
                 )
                 answers.append(LEvalAnswer(example, said))
+
         if not answers:
             raise TaskError(f"Expected {path} to hold answers that a metric scores, but all are for judges.")
         return answers
 
-    def _records(self, folder: Path | None) -> list[Record]:
+    def _records(self, folder: Path | None) -> list[DataRecord]:
+        """Return the rows of the task, of the hub or of a file."""
         name = self._variant
         if self._hub:
             return load_hub(HUB, name, "test")
@@ -241,7 +254,8 @@ class LEvalTask(Task):
             find_file(folder, (f"{name}.jsonl", f"{name}.jsonl.gz", f"{name}.*.jsonl"), self.name)
         )
 
-    def _is_measured(self, record: Record) -> bool:
+    def _is_measured(self, record: DataRecord) -> bool:
+        """Return whether a metric scores a document; judges score the others."""
         evaluation = record.text("evaluation")
         if evaluation not in (*_MEASURED, *_JUDGED):
             raise record.error(
@@ -250,17 +264,20 @@ class LEvalTask(Task):
             )
         return evaluation in _MEASURED
 
-    def _of_document(self, number: int, record: Record) -> list[Example]:
+    def _of_document(self, number: int, record: DataRecord) -> list[Example]:
+        """Return the examples about one document."""
         document = record.get("input")
         # The solved problems of gsm100 can stand in the instruction.
         if not isinstance(document, str) or (not document.strip() and self._variant != "gsm100"):
             raise record.error("hold a document in the field 'input'", f"it holds {document!r:.60}")
+
         questions, references = record.texts("instructions"), record.texts("outputs")
         if len(questions) != len(references):
             raise record.error(
                 "have one output for each instruction",
                 f"it has {len(references)} for {len(questions)} instructions",
             )
+
         source = f"leval/{self._variant}/{hashlib.sha256(document.encode()).hexdigest()[:16]}"
         made = []
         for index, (question, reference) in enumerate(zip(questions, references, strict=True)):
@@ -285,7 +302,8 @@ class LEvalTask(Task):
                 )
         return made
 
-    def _golds(self, reference: str, record: Record) -> tuple[str, ...]:
+    def _golds(self, reference: str, record: DataRecord) -> tuple[str, ...]:
+        """Return the references in a text: two for SFiction, one elsewhere."""
         if self._variant != "sci_fi":
             return (reference,)
         golds = _halves(reference, record)
@@ -297,11 +315,12 @@ class LEvalTask(Task):
         return golds
 
 
-def _prediction_field(record: Record, system: str | None) -> str:
+def _prediction_field(record: DataRecord, system: str | None) -> str:
     """Return the name of the field that holds the answers."""
     fields = [name for name in record.fields if name.endswith(_PREDICTION)]
     if not fields:
         raise record.error("have a field such as 'SYSTEM_pred'", f"it has {', '.join(record.fields)}")
+
     systems = ", ".join(name.removesuffix(_PREDICTION) for name in fields)
     if system is not None and f"{system}{_PREDICTION}" not in fields:
         raise record.error(f"hold answers of the system {system!r}", f"it holds those of {systems}")
@@ -314,8 +333,8 @@ def _prediction_field(record: Record, system: str | None) -> str:
     return fields[0] if system is None else f"{system}{_PREDICTION}"
 
 
-def _halves(text: str, record: Record) -> tuple[str, str]:
-    """Split an answer of SFiction into what the document says and what is so in the world."""
+def _halves(text: str, record: DataRecord) -> tuple[str, str]:
+    """Split an answer of SFiction into the answer by the document and the answer about the world."""
     parts = text.lower().split(FACT)
     if len(parts) < 2:
         raise record.error(f"hold an answer such as 'true {FACT} false]'", f"it holds {text!r:.60}")

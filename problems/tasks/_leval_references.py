@@ -1,4 +1,4 @@
-"""Which references the scorer of L-Eval can make something of; the others score by chance or not at all."""
+"""Readable references of L-Eval: those that the scorer can use; the others score by chance or not at all."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,14 @@ _CHOICE = ("coursera", "quality", "tpo")
 
 
 def readable_references(variant: str) -> tuple[Callable[[str], bool], str, str]:
-    """Return how to tell the references of a task that its scorer can read.
+    """Return the test for references of a task that its scorer can read.
 
     Args:
         variant: Name of the task.
 
     Returns:
-        Whether a reference, as examples hold it, can be read; what the others lack; and what comes of that.
+        A function that tells whether a reference, as examples hold it, can be read; the part that the others lack; and
+        the consequence for their scores.
     """
     if variant in _CHOICE:
         return _names_an_option, "option letter in the first word", "A counts as right"
@@ -38,16 +39,20 @@ def readable_references(variant: str) -> tuple[Callable[[str], bool], str, str]:
             "word but articles",
             "only an output without one is right",
         )
+
     if variant == "sci_fi":
         return _is_truth, "plain true or false", "no output is right"
     if variant.endswith("_qa") or variant == "natural_question":
         return lambda gold: bool(normalize_answer(gold)), "word but articles", "every output scores 0"
+
     return has_rouge_words, "word of Latin letters or digits", "every output scores 0"
 
 
 def _names_an_option(gold: str) -> bool:
+    """Return whether the first word of a reference has an option letter."""
     return bool(set(gold.split()[0]) & set("ABCD"))
 
 
 def _is_truth(gold: str) -> bool:
+    """Return whether a reference is matched by true or by false."""
     return any(exact_match(truth, gold) == 1 for truth in ("true", "false"))

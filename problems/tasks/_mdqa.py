@@ -1,4 +1,4 @@
-"""Question answering over several documents, one of which has the answer (https://arxiv.org/abs/2307.03172)."""
+"""Multi-document question answering: one of several documents has the answer (https://arxiv.org/abs/2307.03172)."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._checks import check_count
-from lpes_evo.problems._data import Record, choose, find_file, find_files, read_records
+from lpes_evo.problems._data import DataRecord, choose, find_file, find_files, read_records
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, Task, check_places, slot_of
@@ -21,7 +21,7 @@ _HEAD = (
 )
 _OFFICIAL = re.compile(r"nq-open-(\d+)_total_documents_gold_at_(\d+)\..*")
 _ORACLE = ("nq-open-oracle.jsonl.gz", "nq-open-oracle.jsonl", "nq-open-oracle.*jsonl*")
-# What the metric takes for the words of an answer.
+# The words of an answer, as the metric normalises them.
 _normalize = partial(normalize_answer, marks_join_words=True)
 
 
@@ -80,14 +80,17 @@ class MdqaTask(Task):
         """
         self.refuse_search(request)
         places, seed = check_places(request)
+
         path, oracle = self._file(request.folder)
         questions = [_question(record) for record in read_records(path)]
         _check_distinct(questions, path)
         chosen = choose(questions, request.limit, seed, "mdqa")
+
         if oracle:
             shown = [self._drawn(question, questions, seed) for question in chosen]
         else:
             shown = [self._stored(question) for question in chosen]
+
         return [
             _example(question, others, place, f"{self.name}/{seed if oracle else path.name}")
             for place in places
@@ -108,6 +111,7 @@ class MdqaTask(Task):
                 if not _normalize(answer)
             }
         )
+
         if not empty:
             return []
         return [
@@ -119,6 +123,7 @@ class MdqaTask(Task):
         """Return the file to read, and whether it holds gold passages alone."""
         if self._built:
             return find_file(folder, _ORACLE, self.name), True
+
         patterns = ("nq-open-*_total_documents_gold_at_*.jsonl*", *_ORACLE)
         fits = []
         found = find_files(folder, patterns, self.name)
@@ -131,6 +136,11 @@ class MdqaTask(Task):
         return find_file(folder, _ORACLE, self.name), True
 
     def _stored(self, question: _Question) -> list[_Document]:
+        """Return the first distractors that the file has for a question.
+
+        Raises:
+            TaskError: There are too few.
+        """
         others = list(question.others[: self._n_documents - 1])
         if len(others) < self._n_documents - 1:
             raise TaskError(
@@ -140,7 +150,13 @@ class MdqaTask(Task):
         return others
 
     def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[_Document]:
+        """Return gold passages of other questions, none of which contains an accepted answer.
+
+        Raises:
+            TaskError: There are too few.
+        """
         wanted = [answer for answer in map(_normalize, question.answers) if answer]
+
         taken: dict[str, _Document] = {question.gold.text: question.gold}
         for other in _shuffled(pool, Draws("mdqa distractors", seed, question.text)):
             passage = _normalize(f"{other.gold.title} {other.gold.text}")
@@ -148,6 +164,7 @@ class MdqaTask(Task):
                 taken.setdefault(other.gold.text, other.gold)
             if len(taken) == self._n_documents:
                 return list(taken.values())[1:]
+
         raise TaskError(
             f"Expected {self._n_documents - 1} passages without an accepted answer of {question.place}, but the file "
             f"has {len(taken) - 1}. Ask for fewer documents or use a longer file."
@@ -163,24 +180,36 @@ def _shuffled(items: Sequence[_Question], draws: Draws) -> Iterator[_Question]:
         yield pool[index]
 
 
-def _question(record: Record) -> _Question:
+def _question(record: DataRecord) -> _Question:
+    """Return the question of a row.
+
+    Raises:
+        TaskError: The row is malformed, or has not one gold document.
+    """
     text = record.text("question")
     answers = record.texts("answers")
     contexts = record.get("ctxs")
     if not isinstance(contexts, list) or not all(isinstance(context, dict) for context in contexts):
         raise record.error("hold a list of documents in the field 'ctxs'", f"it holds {contexts!r:.60}")
+
     golds: list[_Document] = []
     others: list[_Document] = []
     for number, context in enumerate(contexts, start=1):
-        part = Record(f"document {number} of {record.place}", context)
+        part = DataRecord(f"document {number} of {record.place}", context)
         document = _Document(part.text("title"), part.text("text"))
         (golds if context.get("isgold") is True else others).append(document)
+
     if len(golds) != 1:
         raise record.error("have one document with isgold true", f"it has {len(golds)}")
     return _Question(text, answers, golds[0], tuple(others), record.place)
 
 
 def _check_distinct(questions: Sequence[_Question], path: Path) -> None:
+    """Refuse a file that asks a question twice, since ids are made of questions.
+
+    Raises:
+        TaskError: A question comes twice.
+    """
     seen: dict[str, str] = {}
     for question in questions:
         if question.text in seen:
@@ -191,6 +220,7 @@ def _check_distinct(questions: Sequence[_Question], path: Path) -> None:
 
 
 def _example(question: _Question, others: Sequence[_Document], position: float, label: str) -> Example:
+    """Return the example that shows the gold document at a position among the others."""
     slot = slot_of(position, len(others) + 1)
     documents = [*others[:slot], question.gold, *others[slot:]]
     lines = [
@@ -198,6 +228,7 @@ def _example(question: _Question, others: Sequence[_Document], position: float, 
         for number, document in enumerate(documents, start=1)
     ]
     results = "\n".join(lines)
+
     start = len(_HEAD) + sum(len(line) + 1 for line in lines[:slot])
     key = hashlib.sha256(question.text.encode()).hexdigest()[:16]
     return Example(

@@ -1,4 +1,4 @@
-"""Perplexity of local text: what a model gives each token of it."""
+"""Perplexity of local text, in nats per token."""
 
 import hashlib
 import re
@@ -19,9 +19,9 @@ _WORD = re.compile(r"\S+")
 class PerplexityTask(Task):
     """Nats per token of the ``.txt`` files of the data folder, sum over sum.
 
-    Texts are cut into windows of so many words, since a task knows no tokenizer, and all models see the same
-    windows; a window keeps its white space, and the last one of a file can be shorter. Every window starts anew, so
-    that its first tokens have little context.
+    Texts are cut into windows of so many words. A task knows no tokenizer, so all models see the same windows. A window
+    keeps its white space, and the last window of a file can be shorter. Every window starts anew, so its first tokens
+    have little context.
 
     Args:
         n_words: Words of a window.
@@ -78,6 +78,11 @@ class PerplexityTask(Task):
 
 
 def _read(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        TaskError: The file cannot be read, is not UTF-8, or is empty.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

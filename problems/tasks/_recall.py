@@ -62,6 +62,7 @@ class RecallTask(RetrievalTask):
         source = f"{name}/{self._n_pairs}"
         words = Draws(source).sample(WORDS, 2 * self._n_pairs)
         gold = 2 * slot_of(position, self._n_pairs)
+
         document = " ".join(words)
         start = len(" ".join(words[:gold])) + (gold > 0)
         fact = f"{words[gold]} {words[gold + 1]}"

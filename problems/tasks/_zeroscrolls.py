@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems._data import Record, choose, find_files, load_hub, read_records
+from lpes_evo.problems._data import DataRecord, choose, find_files, load_hub, read_records
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, Task
 from lpes_evo.problems.metrics import (
@@ -31,16 +31,16 @@ HUB = "tau/zero_scrolls"
 
 @dataclass(frozen=True)
 class _Metric:
-    """How a task is scored.
+    """The metric of a task.
 
     Attributes:
-        name: What the score is called.
-        score: Scores an output against references.
+        name: Name of the score.
+        score: Function that scores an output against references.
         is_reference: Whether a text can be a reference; others are refused.
-        reference: What such a text is.
+        reference: Description of such a text.
         parts: Names of the numbers that ``score`` gives.
         counts: Whether an output can score above 0 with a reference.
-        lack: What the others lack.
+        lack: The part that the others lack.
     """
 
     name: str
@@ -53,34 +53,42 @@ class _Metric:
 
 
 def _has_words(text: str) -> bool:
+    """Return whether a text has words but articles."""
     return bool(normalize_answer(text))
 
 
 def _f1(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    """Return the F1 of words, with other letters spelled in ASCII as the only part of a score."""
     return (token_f1(output, answers, ascii_only=True),)
 
 
 def _accuracy(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    """Return the accuracy of the chosen letter as the only part of a score."""
     return (letter_accuracy(output, answers),)
 
 
 def _similarity(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    """Return the similarity of percentages as the only part of a score."""
     return (exponential_similarity(output, answers),)
 
 
 def _concordance(output: str, answers: tuple[str, ...]) -> tuple[float, ...]:
+    """Return the concordance index as the only part of a score."""
     return (concordance_index(output, answers),)
 
 
 def _has_letter(text: str) -> bool:
+    """Return whether a text has an option letter."""
     return option_letter(text) is not None
 
 
 def _has_percentage(text: str) -> bool:
+    """Return whether a text has a percentage."""
     return percentage(text) is not None
 
 
 def _is_order(text: str) -> bool:
+    """Return whether a text lists the numbers from 1 on, each once."""
     numbers = listed_numbers(text)
     return bool(numbers) and sorted(numbers) == list(range(1, len(numbers) + 1))
 
@@ -109,7 +117,7 @@ ZEROSCROLLS_TASKS: dict[str, tuple[_Metric, int]] = {
     "space_digest": (_SIMILARITY, 36),
     "book_sum_sort": (_CONCORDANCE, 256),
 }
-"""Metric of each task, and the most tokens of an answer as the released runner sets them."""
+"""Metric of each task, and the most tokens of an answer, as the released runner sets them."""
 
 
 class ZeroScrollsTask(Task):
@@ -133,6 +141,7 @@ class ZeroScrollsTask(Task):
             raise TaskError(
                 f"Expected a task of ZeroSCROLLS, one of {', '.join(ZEROSCROLLS_TASKS)}, but got {variant!r:.60}."
             )
+
         self._variant = variant
         self._split = "test" if test else "validation"
         self._hub = hub
@@ -154,7 +163,7 @@ class ZeroScrollsTask(Task):
             TaskError: A file is missing or malformed, or a question has no reference.
         """
         self.refuse_search(request)
-        questions: dict[str, list[Record]] = {}
+        questions: dict[str, list[DataRecord]] = {}
         for record in self._records(request.folder):
             questions.setdefault(record.text("id"), []).append(record)
         made = [self._example(key, records) for key, records in questions.items()]
@@ -178,7 +187,8 @@ class ZeroScrollsTask(Task):
             f"output scores 0: first {faulty[0].id}"
         ]
 
-    def _records(self, folder: Path | None) -> list[Record]:
+    def _records(self, folder: Path | None) -> list[DataRecord]:
+        """Return the rows of the task, of the hub or of files."""
         if self._hub:
             return load_hub(HUB, self._variant, self._split)
         name, split = self._variant, self._split
@@ -186,12 +196,14 @@ class ZeroScrollsTask(Task):
         found = find_files(folder, patterns, self.name)
         return [record for path in found for record in read_records(path, f"{split}.jsonl")]
 
-    def _example(self, key: str, records: list[Record]) -> Example:
+    def _example(self, key: str, records: list[DataRecord]) -> Example:
+        """Return the question that rows of one id ask."""
         first = records[0]
         prompt = first.text("input")
         for record in records[1:]:
             if record.text("input") != prompt:
                 raise record.error(f"have the input of the other rows with the id {key!r}", "it has another")
+
         cut = first.span("document_start_index", "document_end_index", len(prompt))
         document = hashlib.sha256(prompt[slice(*cut)].encode()).hexdigest()[:16]
         return Example(
@@ -203,7 +215,12 @@ class ZeroScrollsTask(Task):
             max_new_tokens=self._max_new_tokens,
         )
 
-    def _reference(self, record: Record) -> str:
+    def _reference(self, record: DataRecord) -> str:
+        """Return the reference of a row.
+
+        Raises:
+            TaskError: The row has none that the metric can use.
+        """
         output = record.get("output")
         if not isinstance(output, str) or not self._scorer.is_reference(output.strip()):
             raise record.error(
