@@ -186,6 +186,11 @@ def _lines(path: Path, member: str) -> Iterator[IO[str]]:
 
 
 def _parse(line: str, place: str) -> DataRecord:
+    """Return the row of a line.
+
+    Raises:
+        TaskError: The line is not a JSON object, or holds text that is not Unicode.
+    """
     if not line.strip():
         raise TaskError(f"Expected {place} to be a JSON object, but it is blank. Remove the line.")
     try:
@@ -208,6 +213,11 @@ def _is_unicode(value: Any) -> bool:
 
 
 def _read_parquet(path: Path) -> list[DataRecord]:
+    """Return the rows of a Parquet file.
+
+    Raises:
+        TaskError: The file cannot be read, or the package that reads it is not installed.
+    """
     parquet = optional_module("pyarrow.parquet", f"read {path.name}")
     try:
         rows = parquet.read_table(path).to_pylist()

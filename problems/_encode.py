@@ -227,6 +227,7 @@ class PromptEncoder:
         return 0 if self.unknown_id is None else sum(token == self.unknown_id for token in ids)
 
     def _render(self, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        """Return messages as the chat template writes them."""
         return str(
             self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=add_generation_prompt
@@ -249,6 +250,7 @@ class PromptEncoder:
         return glue if found and finished.startswith(opening) and not glue.strip() else ""
 
     def _ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens of the tokenizer."""
         encoded = self.tokenizer(text, add_special_tokens=False, return_attention_mask=False, verbose=False)
         return list(encoded["input_ids"])
 

@@ -215,6 +215,7 @@ def _answered_form(example: Example) -> dict[str, Any]:
 
 
 def _hash(forms: Iterable[dict[str, Any]]) -> str:
+    """Return the SHA-256 of values as lines of JSON."""
     digest = hashlib.sha256()
     for form in forms:
         digest.update(json.dumps(form, sort_keys=True, ensure_ascii=True).encode() + b"\n")

@@ -277,6 +277,7 @@ class ModelProblem(Problem):
         return max(length * max(1, self.batch_tokens // length) for length in self._pack_lengths)
 
     def _packs(self, example_ids: Sequence[str]) -> list[Pack]:
+        """Return the packs that score some examples."""
         from lpes_evo.rope import forget_lengths
 
         rows = [self._rows[name] for name in self._chosen(example_ids)]
@@ -285,6 +286,11 @@ class ModelProblem(Problem):
         return pack_rows(rows, share_prefixes=self.sharing.is_sound, length_key=length_key)
 
     def _chosen(self, example_ids: Sequence[str] | None) -> tuple[str, ...]:
+        """Return some example ids, or all for ``None``.
+
+        Raises:
+            TaskError: An example id is unknown.
+        """
         ids = self.example_ids if example_ids is None else tuple(example_ids)
         unknown = [name for name in ids if name not in self._rows]
         if unknown:

@@ -208,6 +208,7 @@ def check_weights(weights: npt.ArrayLike | None, n_examples: int) -> npt.NDArray
 
 
 def _not_several(shape: tuple[int, ...], n_layers: int) -> ScalesError:
+    """Return the error for scales that are not several curves."""
     return ScalesError(
         f"Expected scales of shape (n_candidates, n_layers) = (n, {n_layers}) with n >= 1, but got {shape}. "
         "Score one curve with score."

@@ -91,6 +91,11 @@ class TaskSpec:
         }
 
     def _only(self, known: tuple[str, ...]) -> None:
+        """Refuse options that are not known.
+
+        Raises:
+            TaskError: There is one.
+        """
         unknown = [name for name in self.options if name not in known]
         if unknown:
             options = ", ".join(f"+{name}" for name in known) or "none"
@@ -100,6 +105,11 @@ class TaskSpec:
             )
 
     def _integer(self, value: str | None, form: str) -> int:
+        """Return a value as an integer.
+
+        Raises:
+            TaskError: The value is none; the message shows the form of the option.
+        """
         if value is None or not (value.isascii() and value.isdigit()):
             raise TaskError(f"Expected {form} in the task {self.text!r:.80}, but got {value!r:.40}.")
         return int(value)

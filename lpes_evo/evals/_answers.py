@@ -1,4 +1,4 @@
-"""The work of an evaluation: batches go to workers, answers come back, are scored and written down one by one."""
+"""The answers of an evaluation: batches go to workers, and each answer is scored and appended to the journal."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
 ANSWERS_FORMAT = "lpes-evo/answers"
-"""What the header of the journal of an evaluation has under ``format``."""
+"""The value under ``format`` in the header of the journal of an evaluation."""
 
 _FAILURE = "failure "
 # Failures in a row, without an answer between them, that mean the cause is not in the examples.
@@ -49,7 +49,7 @@ def answer_key(arm: str, task: str, example_id: str) -> str:
 
 
 def work_key(arm: str, task: str) -> str:
-    """Return the key of an arm and a task in the journal; a slash in a name is told from the one between them."""
+    """Return the key of an arm and a task in the journal; slashes in names are escaped."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in (arm, task))
 
 
@@ -80,7 +80,7 @@ def collect_answers(
         arms: The arms.
         tasks: The tasks.
         journal: Where answers are kept.
-        reporter: Hears how the work goes.
+        reporter: Reports the progress.
         batch_tokens: Tokens of one forward pass over long texts.
         limited: Whether the pool's limit of time holds for a batch. One that follows the work seen so far suits
             batches of one size, and the first of an evaluation are the longest.
@@ -93,6 +93,7 @@ def collect_answers(
     waiting = list(_missing_batches(arms, tasks, journal))
     reporter.begin(sum(len(batch.missing) for batch in waiting))
     waiting.reverse()
+
     at_work: dict[int, _Batch] = {}
     n_failures = 0
     while waiting or at_work:
@@ -110,10 +111,12 @@ def collect_answers(
                 label=f"{batch.arm.name} on {len(batch.examples)} examples of {batch.planned.task.name}",
             )
             at_work[ticket] = batch
+
         completion = pool.wait()
         batch = at_work.pop(completion.ticket)
         if completion.failure is not None and completion.failure.final:
             raise completion.failure.to_error()
+
         answers: dict[str, Answer] = {answer.id: answer for answer in completion.value or ()}
         n_failed = 0
         for example in batch.examples:
@@ -123,16 +126,19 @@ def collect_answers(
                 record = _record(batch.planned, example, answers[example.id])
             else:
                 record = {"status": "failed", "error": completion.failure.traceback}
+
             failed = record["status"] == "failed"
             n_failures = n_failures + 1 if failed else 0
             n_failed += failed
             key = answer_key(batch.arm.name, batch.planned.task.name, example.id)
             journal.append(_new_failure_key(journal, key) if failed else key, record)
+
             if n_failures >= _MOST_FAILURES:
                 raise EvaluationError(
                     f"Expected examples that can be answered, but {n_failures} in a row failed, last {example.id!r} "
                     f"under {batch.arm.name}: {_last_line(record['error'])}. Mend the cause and go on with --resume."
                 )
+
         reporter.answered(
             f"{batch.arm.name} {batch.planned.task.name}", len(batch.missing) - n_failed, n_failed
         )
@@ -153,7 +159,7 @@ def _missing_batches(arms: Sequence[Arm], tasks: Sequence[PlannedTask], journal:
 
 
 def _record(planned: PlannedTask, example: Example, answer: Answer) -> dict[str, Any]:
-    """Score an answer and return what is written down about it."""
+    """Score an answer and return its record for the journal."""
     record: dict[str, Any] = {
         "status": "ok",
         "prompt": answer.prompt_hash,
@@ -166,6 +172,7 @@ def _record(planned: PlannedTask, example: Example, answer: Answer) -> dict[str,
     }
     if answer.nats is not None:
         record["nats"] = answer.nats
+
     error = answer.error
     if error is None:
         try:
@@ -184,6 +191,7 @@ def failure_key(key: str, number: int) -> str:
 
 
 def _new_failure_key(journal: Journal, key: str) -> str:
+    """Return the key of the next failure of an answer."""
     number = 1
     while journal.get(failure_key(key, number)) is not None:
         number += 1
@@ -199,6 +207,7 @@ def last_failure(journal: Journal, key: str) -> str | None:
 
 
 def _last_line(trouble: str) -> str:
+    """Return the last line of a traceback."""
     return (trouble.strip().splitlines() or [""])[-1]
 
 
@@ -236,7 +245,7 @@ class AnswerRecord(Record):
 
 
 def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> AnswerRecord:
-    """Check a line of the journal.
+    """Check the line of an answer in the journal.
 
     Args:
         record: The line.
@@ -244,10 +253,10 @@ def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> Answ
         path: The file, for messages.
 
     Returns:
-        What it says.
+        The answer.
 
     Raises:
-        JournalError: It was edited.
+        JournalError: The line was edited.
     """
     answer = AnswerRecord.of(record, f"the line of key {str(record.get('key'))[:80]!r} in {path}")
     if n_parts is not None and len(answer.score) != n_parts:

@@ -1,4 +1,4 @@
-"""Two evaluations side by side, on the same data or not at all."""
+"""Comparison of two evaluations, example by example on the same data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
     here, there = load_results(folder.path), load_results(other.path)
     theirs = {task.name: task for task in there.tasks}
     shared = [(task, theirs[task.name]) for task in here.tasks if task.name in theirs]
+
     differing = [mine.name for mine, their in shared if mine.data != their.data]
     if differing and not force:
         first = differing[0]
@@ -64,6 +65,7 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             f"{folder.path} and {their.data[:12]} in {other.path} for {first}. Use equal --data, --positions, --limit "
             "and --seed, or --force to see the scores side by side."
         )
+
     ways = [_way(place) for place in (folder, other)]
     differing = [name for name in ways[0] if ways[0][name] != ways[1][name]]
     if differing and not force:
@@ -73,17 +75,20 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             f"{f' and {other.path} has '.join(mine_and_theirs)}. Use equal options, or --force to compare them all the "
             "same."
         )
+
     drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
     records = [
         read_journal(place.answers, kind=ANSWERS_FORMAT).records if shared else {}
         for place in (folder, other)
     ]
+
     found = [
         _compare(mine, their, arm, drawn.get(mine.name), folder, other, records)
         for mine, their in shared
         for arm in mine.arms
         if arm in their.arms
     ]
+
     if not found:
         raise JournalError(
             f"Expected a task and an arm in both {folder.path} and {other.path}, but they share none."
@@ -92,7 +97,7 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
 
 
 def _way(folder: EvalFolder) -> dict[str, Any]:
-    """Return the options that change what a model is asked, beside the data."""
+    """Return the options, beside the data, that change the questions to a model."""
     config = folder.load_config()
     return {
         name: getattr(config, name)
@@ -109,6 +114,12 @@ def _compare(
     other: EvalFolder,
     records: list[dict[str, dict[str, Any]]],
 ) -> Comparison:
+    """Compare an arm on a task of two evaluations.
+
+    Raises:
+        JournalError: The data of the first have changed since, or a journal was edited.
+        TaskError: The headline of the task fails on the scores.
+    """
     found = None
     same = mine.data == their.data
     if same and drawn is not None:

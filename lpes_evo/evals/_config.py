@@ -1,4 +1,4 @@
-"""What an evaluation is made of: every value that shapes its result, checked."""
+"""EvalConfig: the settings of an evaluation, every value that shapes its result."""
 
 from typing import Literal
 
@@ -53,12 +53,14 @@ class EvalConfig(Settings):
 
     @model_validator(mode="after")
     def _lists_are_sound(self) -> "EvalConfig":
+        """Refuse positions out of range, values that come twice, and shots that no task takes."""
         for position in self.positions:
             if not 0 <= position <= 1:
                 raise ValueError(f"expected every position to lie between 0 and 1, but got {position}")
         for name, values in (("position", self.positions), ("task", self.tasks)):
             if len(set(values)) < len(values):
                 raise ValueError(f"expected no {name} twice, but got {', '.join(map(str, values))}")
+
         if not all(task.strip() for task in self.tasks):
             raise ValueError("expected names of tasks, but one is empty")
         if self.shots is not None and not any(map(is_harness_task, self.tasks)):

@@ -1,4 +1,4 @@
-"""The folder of an evaluation: its files and its configuration."""
+"""EvalFolder: the folder of an evaluation, its files and its configuration."""
 
 import hashlib
 import shlex
@@ -99,12 +99,14 @@ class EvalFolder(WorkFolder):
             self.config, "a folder of an evaluation with config.yaml at", JournalError, "Check the path."
         )
         values = parse_yaml(text, str(self.config), ConfigError, "Restore the file.")
+
         settings = values.get("eval") if isinstance(values, dict) else None
         if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
             raise JournalError(
                 f"Expected {self.config} to hold the configuration of an evaluation under the key eval, but it does "
                 "not. Name a folder that 'lpes-evo eval' made."
             )
+
         config = settings_from(self.config, EvalConfig, settings)
         self._check_unchanged(config, settings)
         return config

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Generated:
-    """What a model said to one prompt.
+    """The output of a model for one prompt.
 
     Attributes:
         ids: The tokens up to, and without, the one that ends the output.
@@ -42,7 +42,7 @@ def generate_greedy(
 ) -> list[Generated]:
     """Let a model answer prompts by its likeliest token, with cached keys, in one left-padded batch.
 
-    Penalties, sampling and length limits in the model's own generation settings do not count: an evaluation is the
+    Penalties, sampling and length limits in the model's own generation settings do not count: an evaluation takes the
     argmax and nothing else.
 
     Where the rotary frequencies of the model follow the length of its input, prompts of one length alone share a batch,
@@ -67,6 +67,7 @@ def generate_greedy(
     follows_length = forget_lengths(model)
     for row, prompt in enumerate(prompts):
         together.setdefault(len(prompt) if follows_length else 0, []).append(row)
+
     answers: dict[int, Generated] = {}
     for rows in together.values():
         found = _generate_together(
@@ -97,6 +98,7 @@ def _generate_together(
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.as_tensor(prompt, dtype=torch.long)
         mask[row, width - len(prompt) :] = 1
+
     watch = _FiniteWatch()
     with torch.inference_mode(), _plain_settings(model, max(max_new_tokens), ends, pad_id) as settings:
         said = model.generate(
@@ -105,6 +107,7 @@ def _generate_together(
             generation_config=settings,
             logits_processor=[watch],
         )
+
     rows = said[:, width:].tolist()
     finite = watch.first_wrong(len(prompts))
     answers = []
@@ -118,7 +121,7 @@ def _generate_together(
 
 
 class _FiniteWatch:
-    """A logits processor that changes nothing and remembers where logits were not finite, without a stop of the GPU."""
+    """A logits processor that changes nothing, and records where logits were not finite without a stop of the GPU."""
 
     def __init__(self) -> None:
         self._wrong: list[torch.Tensor] = []
@@ -151,8 +154,9 @@ def _plain_settings(model: Any, max_new_tokens: int, ends: Sequence[int], pad_id
         pad_token_id=pad_id,
         use_cache=True,
     )
+
     own = model.generation_config
-    # What is left unset in the settings of a call is filled in from those of the model.
+    # Values that the settings of a call leave unset would be filled in from those of the model.
     model.generation_config = settings
     try:
         yield settings

@@ -1,4 +1,4 @@
-"""Tasks that lm-evaluation-harness runs, as part of an evaluation: one piece of work for each arm and task."""
+"""Tasks of lm-evaluation-harness in an evaluation: one work item for each arm and task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ def run_lm_task(target: EvalTarget, arm: Arm, task: str, config: EvalConfig) -> 
 
     Args:
         target: The model.
-        arm: What is done to it.
+        arm: The arm that it is under.
         task: Name of the task.
         config: The evaluation: its limit holds for each subject, and its data folder may hold task files.
 
@@ -61,7 +61,7 @@ def collect_lm_scores(
     journal: Journal,
     reporter: Reporter,
 ) -> dict[str, LpesError]:
-    """Run what the journal does not hold yet; a task under an arm is one line there.
+    """Run the tasks that the journal does not hold yet; a task under an arm is one line there.
 
     A task that cannot be run leaves the others to their work.
 
@@ -70,11 +70,11 @@ def collect_lm_scores(
         arms: The arms.
         tasks: Names of the tasks.
         config: The evaluation.
-        journal: Where scores are kept.
-        reporter: Hears how the work goes.
+        journal: The journal that keeps the scores.
+        reporter: Reports the progress.
 
     Returns:
-        Why a task could not be run, by its name.
+        The error of each task that could not be run, by its name.
 
     Raises:
         StorageError: The journal cannot be written.
@@ -88,6 +88,7 @@ def collect_lm_scores(
         for arm in arms
         if journal.get(work_key(arm.name, task)) is None
     }
+
     failures: dict[str, LpesError] = {}
     for _ in range(len(pairs)):
         completion = pool.wait()
@@ -110,7 +111,7 @@ def summarise_lm_task(
         task: Name of the task.
         arms: The arms by name.
         base: Name of the arm the others are compared with.
-        journal: Where the scores are kept.
+        journal: The journal that keeps the scores.
 
     Returns:
         The result; the score is the mean over subjects of their means.
@@ -124,6 +125,7 @@ def summarise_lm_task(
             f"Expected the same prompts of {task!r} under every arm, but they differ. Move {journal.path} away and "
             "start anew."
         )
+
     scored = {name: scored_questions(score) for name, score in scores.items()}
     first = scores[base]
     results = {}
@@ -140,11 +142,13 @@ def summarise_lm_task(
             update={"low": low, "high": high, "interval": "combined over subjects"}
         )
         results[name] = result.model_copy(update={"overall": overall})
+
     shots = "its own number of" if first["n_shots"] is None else first["n_shots"]
     micro = ", ".join(
         f"{name} {interval_text(score['micro'], score['micro_interval'][0], score['micro_interval'][1], '.4f')}"
         for name, score in scores.items()
     )
+
     return TaskResult(
         name=task,
         metric=f"macro average of {first['metric']}",
@@ -178,7 +182,7 @@ def scored_questions(score: dict[str, Any]) -> list[ScoredExample]:
     """Return the scores of the questions, with the number of their subject as second part.
 
     Args:
-        score: What `read_lm_score` gave.
+        score: The fields that `read_lm_score` gave.
 
     Returns:
         The scores, in the order of the harness.
@@ -235,6 +239,7 @@ class HarnessLine(Record):
 
     @model_validator(mode="after")
     def _has_questions(self) -> "HarnessLine":
+        """Refuse a score of no question."""
         if not self.harness.values:
             raise ValueError("it has the score of no question")
         return self

@@ -1,4 +1,4 @@
-"""What an evaluation asks: the examples of every task, how they are answered, and in which batches."""
+"""The plan of an evaluation: the examples of every task, the way in which they are answered, and their batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class DrawnTask:
     Attributes:
         task: The task.
         examples: The examples.
-        mode: How they are answered.
+        mode: The way in which they are answered.
     """
 
     task: Task
@@ -55,15 +55,15 @@ class PlannedTask:
 
     Attributes:
         task: The task.
-        mode: How the examples are answered.
+        mode: The way in which the examples are answered.
         examples: The examples that fit, in the order of the task.
         batches: The same examples, longest first, in batches.
         sharing: By arm, whether questions about one text share a run over it; empty where nothing can be shared,
             as in generation.
         data: SHA-256 of the examples.
         n_skipped: Examples left out.
-        facts: What is known about each prompt, by id.
-        notes: What a reader must know, one line each.
+        summaries: The summary of each prompt, by id.
+        notes: Notes for the reader of the scores, one line each.
     """
 
     task: Task
@@ -73,7 +73,7 @@ class PlannedTask:
     sharing: dict[str, Sharing]
     data: str
     n_skipped: int
-    facts: dict[str, PromptSummary]
+    summaries: dict[str, PromptSummary]
     notes: tuple[str, ...]
 
 
@@ -95,6 +95,7 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
         limit=config.limit,
         seed=config.seed,
     )
+
     drawn: list[DrawnTask] = []
     taken = {spec for spec in config.tasks if is_harness_task(spec)}
     for spec in config.tasks:
@@ -104,11 +105,13 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
         if task.name in taken:
             raise TaskError(f"Expected every task once, but {spec!r} is {task.name!r} again. Leave one out.")
         taken.add(task.name)
+
         mode: Mode = "generation"
         if task.kind == "likelihood":
             mode = "likelihood"
         elif config.teacher_forcing and task.teacher_forcing:
             mode = "teacher forcing"
+
         examples = examples_of(task, request)
         _check(task, examples, mode)
         drawn.append(DrawnTask(task, examples, mode))
@@ -118,14 +121,14 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
 def plan_task(
     pool: Pool, drawn: DrawnTask, config: EvalConfig, facts: dict[str, Any], arms: Sequence[Arm]
 ) -> PlannedTask:
-    """Find out which examples fit the model, put them into batches, and try whether these may share prefixes.
+    """Choose the examples that fit the model, put them into batches, and try whether these may share prefixes.
 
     Args:
         pool: Workers that hold the model.
         drawn: The task.
         config: The evaluation.
-        facts: What `describe_target` told about the model.
-        arms: What is done to the model.
+        facts: The facts about the model that `describe_target` gave.
+        arms: The arms.
 
     Returns:
         The plan.
@@ -136,21 +139,24 @@ def plan_task(
     found: list[PromptSummary] = []
     for start in range(0, len(drawn.examples), _CHUNK):
         found += pool.call(encode_prompts, drawn.examples[start : start + _CHUNK], drawn.mode)
+
     name = drawn.task.name
-    refused = [fact for fact in found if fact.refusal is not None]
+    refused = [summary for summary in found if summary.refusal is not None]
     if refused and (config.over_length == "error" or len(refused) == len(found)):
-        remedy = _remedy(drawn, config, [fact.id for fact in refused])
+        remedy = _remedy(drawn, config, [summary.id for summary in refused])
         raise TaskError(
             f"Expected examples of the task {name!r} that fit the model, but {len(refused)} of {len(found)} do not, "
             f"first {refused[0].id!r}: {refused[0].refusal}. {remedy}"
         )
-    by_id = {fact.id: fact for fact in found if fact.refusal is None}
-    n_unknown = sum(fact.n_unknown for fact in by_id.values())
-    if n_unknown > _MOST_UNKNOWN * sum(fact.n_prompt for fact in by_id.values()):
+
+    by_id = {summary.id: summary for summary in found if summary.refusal is None}
+    n_unknown = sum(summary.n_unknown for summary in by_id.values())
+    if n_unknown > _MOST_UNKNOWN * sum(summary.n_prompt for summary in by_id.values()):
         raise TaskError(
             f"Expected words that the model's tokenizer knows, but {n_unknown} tokens of the task {name!r} are unknown "
             "to it. Choose a task that suits the model; the embedded model knows only the task 'recall'."
         )
+
     kept = tuple(example for example in drawn.examples if example.id in by_id)
     budget = config.batch_tokens or facts["default_batch_tokens"]
     batches = _batches(kept, by_id, budget, by_source=drawn.mode == "teacher forcing")
@@ -162,17 +168,18 @@ def plan_task(
         sharing=_sharing(pool, arms, batches, budget) if drawn.mode == "teacher forcing" else {},
         data=evaluation_hash(kept),
         n_skipped=len(refused),
-        facts=by_id,
+        summaries=by_id,
         notes=_notes(drawn, config, kept, by_id, refused),
     )
 
 
 def _remedy(drawn: DrawnTask, config: EvalConfig, refused: Sequence[str]) -> str:
-    """Return what helps examples that do not fit the model."""
+    """Return the remedy for examples that do not fit the model."""
     may_be_cut = drawn.mode != "likelihood" and any(
         example.cut is not None for example in drawn.examples if example.id in set(refused)
     )
     are_all = len(refused) == len(drawn.examples)
+
     if may_be_cut and config.over_length != "cut":
         skip = "" if are_all else "Skip such examples with --over-length skip, or cut"
         return f"{skip or 'Cut'} their documents with --over-length cut."
@@ -184,7 +191,11 @@ def _remedy(drawn: DrawnTask, config: EvalConfig, refused: Sequence[str]) -> str
 
 
 def _check(task: Task, examples: Sequence[Example], mode: Mode) -> None:
-    """Refuse examples that no run could answer."""
+    """Refuse examples that no run could answer.
+
+    Raises:
+        TaskError: There is one; the message names it.
+    """
     for example in examples:
         if mode == "likelihood":
             sound, expected = (
@@ -195,6 +206,7 @@ def _check(task: Task, examples: Sequence[Example], mode: Mode) -> None:
             sound, expected = bool(example.answers and example.answers[0].strip()), "an answer"
         else:
             sound, expected = example.max_new_tokens >= 1, "room for an answer"
+
         if not sound or (mode != "likelihood" and not example.prompt.strip()):
             raise TaskError(
                 f"Expected every example of the task {task.name!r} to have a prompt and {expected}, but "
@@ -203,14 +215,15 @@ def _check(task: Task, examples: Sequence[Example], mode: Mode) -> None:
 
 
 def _batches(
-    examples: Sequence[Example], facts: dict[str, PromptSummary], budget: int, *, by_source: bool
+    examples: Sequence[Example], summaries: dict[str, PromptSummary], budget: int, *, by_source: bool
 ) -> tuple[tuple[Example, ...], ...]:
-    """Return batches of examples of similar length, longest first, so that a device too small says so at once.
+    """Return batches of examples of similar length, longest first, so that a device that is too small fails at once.
 
     With ``by_source`` questions about one text stand together, so that they can share a run over it.
     """
-    lengths = {example.id: _length(facts[example.id]) for example in examples}
+    lengths = {example.id: _length(summaries[example.id]) for example in examples}
     texts = {example.id: example.source if by_source else example.id for example in examples}
+
     # Of equal keys the last counts, which is that of the longest example.
     longest = dict(sorted((texts[id_], length) for id_, length in lengths.items()))
     order = sorted(
@@ -222,17 +235,18 @@ def _batches(
             example.id,
         ),
     )
+
     found: list[list[Example]] = []
     widest = (0, 0)
     for example in order:
-        fact = facts[example.id]
-        wider = max(widest[0], fact.n_prompt), max(widest[1], fact.n_answer)
+        summary = summaries[example.id]
+        wider = max(widest[0], summary.n_prompt), max(widest[1], summary.n_answer)
         if found and (len(found[-1]) + 1) * sum(wider) <= budget:
             found[-1].append(example)
             widest = wider
         else:
             found.append([example])
-            widest = fact.n_prompt, fact.n_answer
+            widest = summary.n_prompt, summary.n_answer
     return tuple(tuple(batch) for batch in found)
 
 
@@ -241,7 +255,7 @@ def _sharing(
 ) -> dict[str, Sharing]:
     """Try on the longest text with several questions whether these may share a run over it, under every arm.
 
-    One worker decides for all, so that scores do not depend on who answers which batch.
+    One worker decides for all, so that scores do not depend on which worker answers a batch.
     """
     nothing = {arm.name: Sharing(False, NOTHING_ALIKE) for arm in arms}
     for batch in batches:
@@ -254,29 +268,34 @@ def _sharing(
     return nothing
 
 
-def _length(fact: PromptSummary) -> int:
-    return fact.n_prompt + fact.n_answer
+def _length(summary: PromptSummary) -> int:
+    """Return the tokens of a prompt and its answer."""
+    return summary.n_prompt + summary.n_answer
 
 
 def _notes(
     drawn: DrawnTask,
     config: EvalConfig,
     kept: Sequence[Example],
-    facts: dict[str, PromptSummary],
+    summaries: dict[str, PromptSummary],
     refused: Sequence[PromptSummary],
 ) -> tuple[str, ...]:
+    """Return the notes for the reader of the scores of a task."""
     notes = warnings_of(drawn.task, kept)
     if refused:
         notes.append(f"{len(refused)} examples were left out, first {refused[0].id!r}: {refused[0].refusal}")
-    n_cut = sum(fact.n_cut > 0 for fact in facts.values())
+
+    n_cut = sum(summary.n_cut > 0 for summary in summaries.values())
     if n_cut:
-        n_lost = sum(fact.gold_lost for fact in facts.values())
+        n_lost = sum(summary.gold_lost for summary in summaries.values())
         notes.append(f"{n_cut} documents lost their middle; {n_lost} of them a part of the needed fact")
-    n_unknown = sum(fact.n_unknown > 0 for fact in facts.values())
+
+    n_unknown = sum(summary.n_unknown > 0 for summary in summaries.values())
     if n_unknown:
         notes.append(f"{n_unknown} examples have text that the tokenizer does not know")
     if len({example.source for example in kept}) == 1 and len(kept) > 1:
         notes.append("all examples come from one source: the intervals say nothing about other material")
+
     if drawn.mode == "teacher forcing":
         notes.append("teacher forcing: right where greedy decoding begins with the answer")
     elif config.teacher_forcing and drawn.mode == "generation":

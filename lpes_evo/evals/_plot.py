@@ -58,6 +58,7 @@ def _draw(axes: "Axes", task: TaskResult, names: Sequence[str], styles: dict[str
         arm = task.arms[name]
         color, marker = styles[name]
         label = STYLES[name][0] if name in STYLES else name
+
         score = np.array([row.score for row in arm.positions])
         reach = [score - [row.low for row in arm.positions], [row.high for row in arm.positions] - score]
         axes.errorbar(

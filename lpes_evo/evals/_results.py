@@ -1,4 +1,4 @@
-"""The result of an evaluation as a file: checked in every field when it is read."""
+"""EvalResults: the result of an evaluation as a file, checked in every field when it is read."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -38,7 +38,7 @@ class Row(Record):
         score: The headline score of the task.
         low: Lower limit of the 95 % interval.
         high: Upper limit.
-        interval: How the interval was made.
+        interval: Name of the method that made the interval.
         difference: Against the untouched model; ``None`` for that one itself.
     """
 
@@ -52,7 +52,7 @@ class Row(Record):
 
 
 class ArmResult(Record):
-    """What one arm did on one task.
+    """The result of one arm on one task.
 
     Attributes:
         overall: Over all examples.
@@ -73,9 +73,9 @@ class TaskResult(Record):
 
     Attributes:
         name: Name of the task.
-        metric: What the score is.
+        metric: Name of the score.
         larger_is_better: Whether a larger score is a better one.
-        mode: How the examples were answered.
+        mode: The way in which the examples were answered.
         data: SHA-256 of the examples that were asked.
         n_examples: Number of them.
         n_sources: Number of independent materials they are made of.
@@ -83,7 +83,7 @@ class TaskResult(Record):
         n_cut: Examples whose document was cut.
         n_gold_lost: Examples among them that lost a part of the needed fact.
         n_with_unknown: Examples with text that the tokenizer does not know.
-        notes: What a reader must know about the scores, one line each.
+        notes: Notes for the reader of the scores, one line each.
         arms: Results by name of the arm.
     """
 
@@ -106,14 +106,14 @@ class EvalResults(Record):
     """The outcome of an evaluation.
 
     Attributes:
-        format: What the file is.
+        format: Name of the format.
         version: Version of the format.
         model: The model.
-        facts: How it was run.
-        arms: What defines each arm, by name.
-        notes: What a reader must know, one line each.
+        facts: Facts about the model and the way in which it ran.
+        arms: The record of each arm, by name.
+        notes: Notes for the reader, one line each.
         tasks: Results of the tasks.
-        missing: Why a task has no result, by its name.
+        missing: The reason why a task has no result, by its name.
         command: The command that made the result.
     """
 

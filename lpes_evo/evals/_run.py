@@ -1,11 +1,11 @@
-"""One evaluation in one folder: plan, answers, table and pictures; resumable at any moment."""
+"""One evaluation in one folder: plan, answers, tables and pictures; resumable at any moment."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lpes_evo.config import hash_values, settings_hash
-from lpes_evo.errors import ConfigError, EvaluationError, TaskError
+from lpes_evo.errors import ConfigError, EvaluationError, LpesError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, make_arms
 from lpes_evo.evals._config import EvalConfig
@@ -45,7 +45,7 @@ def run_evaluation(
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
         batch_limit: Seconds after which a forward pass of a batch counts as hung; ``None`` for no limit.
-        reporter: Hears how the work goes.
+        reporter: Reports the progress.
 
     Returns:
         The results, after all files are written; a task whose answers give none is named among what is missing.
@@ -56,8 +56,8 @@ def run_evaluation(
     """
     reporter = reporter if reporter is not None else Reporter()
     with folder.locked():
-        found = _load_scales(config, folder)
-        arms = make_arms(found, config.methods)
+        # All that can be checked without the model comes first, since a large model takes minutes to load.
+        arms = make_arms(_load_scales(config, folder), config.methods)
         drawn, lm_tasks = draw_tasks(config)
         _refuse_prompt_choices(arms, lm_tasks)
         if not folder.answers.exists():
@@ -65,6 +65,7 @@ def run_evaluation(
         files = dict.fromkeys(filter(None, [config.scales, *map(scales_file, config.methods or ())]))
         examples = {task.task.name: task.examples for task in drawn}
         notes = [check_unseen(Path(file), examples) for file in files]
+
         reporter.stage(f"Loading {config.model.name}")
         with make_pool(
             EvalTargetSpec(config),
@@ -79,9 +80,11 @@ def run_evaluation(
             notes += _harness_notes(config, lm_tasks)
             for note in notes:
                 reporter.stage(note)
+
             tasks = [plan_task(pool, task, config, facts, arms) for task in drawn]
             _say_what_is_asked(tasks, facts, pool, reporter)
             notes += _neutral_notes(records, tasks)
+
             identity = _identity(config, facts, records, tasks)
             if not folder.answers.exists():
                 folder.write_config(config, provenance.describe(**identity))
@@ -95,20 +98,14 @@ def run_evaluation(
                     failures = collect_lm_scores(pool, arms, lm_tasks, config, journal, reporter)
                 finally:
                     reporter.end()
-                names = [arm.name for arm in arms]
-                summaries = []
-                for planned in tasks:
-                    try:
-                        summary, unanswered = _summarise(planned, names, journal)
-                        summaries.append(summary)
-                        failures |= unanswered
-                    except (TaskError, EvaluationError) as error:  # the other tasks keep their tables
-                        failures[planned.task.name] = error
+                summaries, unanswered = _summarise_all(tasks, [arm.name for arm in arms], journal)
+                failures |= unanswered
                 summaries += [
                     summarise_lm_task(task, records, UNTOUCHED, journal)
                     for task in lm_tasks
                     if task not in failures
                 ]
+
         if not summaries:
             raise next(iter(failures.values()))
         results = EvalResults(
@@ -124,13 +121,14 @@ def run_evaluation(
         for task in results.tasks:
             if len(task.arms[UNTOUCHED].positions) > 1:
                 _save_picture(task, folder)
-        # Last, so that a folder with results has everything else too.
+
+        # The results come last, so that a folder that has them has everything else too.
         save_results(folder.results, results)
     return results
 
 
 def _load_scales(config: EvalConfig, folder: EvalFolder) -> Scales | None:
-    """Return the scales that are judged; a copy in the folder keeps them what they were when it began.
+    """Return the scales that are judged; a copy in the folder keeps them as they were when the evaluation began.
 
     A copy without answers beside it is left from a start that failed, or is another program's.
     """
@@ -169,10 +167,12 @@ def _refuse_idle_options(config: EvalConfig, drawn: Sequence[DrawnTask], batch_l
     reads_data = any(map(is_harness_task, config.tasks)) or any(task.task.reads_data for task in drawn)
     if config.data is not None and not reads_data:
         idle.append("--data, since no task reads files")
+
     if config.teacher_forcing and not any(task.mode == "teacher forcing" for task in drawn):
         idle.append("--teacher-forcing, since the metric of no task allows it")
     if batch_limit is not None and not drawn:
         idle.append("--batch-limit, since lm-evaluation-harness makes its own batches")
+
     if idle:
         raise ConfigError(
             f"Expected options that have an effect on {', '.join(config.tasks)}, but got {'; '.join(idle)}. Leave "
@@ -181,18 +181,19 @@ def _refuse_idle_options(config: EvalConfig, drawn: Sequence[DrawnTask], batch_l
 
 
 def _harness_notes(config: EvalConfig, lm_tasks: Sequence[str]) -> list[str]:
-    """Say which options of an evaluation do not reach the tasks of the harness beside others."""
+    """Return notes on the options of an evaluation that do not reach the tasks of the harness beside others."""
     idle = config.idle_in_harness()
     return [f"{task}: takes no {', '.join(idle)}" for task in lm_tasks if idle]
 
 
 def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, Any]) -> list[str]:
-    """Say where the scales come from, where that is another model or depth."""
+    """Return notes on scales that were found on another model or at another depth."""
     notes = []
     for arm in arms:
         found = arm.found
         if found is None:
             continue
+
         if found.model != config.model.name:
             notes.append(
                 f"Transfer: the scales were found on {found.model} (task {found.task}) and are used on "
@@ -206,7 +207,7 @@ def _transfer_notes(arms: Sequence[Arm], config: EvalConfig, facts: dict[str, An
 
 
 def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
-    """Say which version of a method was used, where it departs from that, and what one step of it computes."""
+    """Return notes on the version of each method, its departures from that version, and the cost of one step."""
     notes = []
     for name, record in records.items():
         facts = [
@@ -214,10 +215,12 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
             for setting in record
             if f"{setting}_follows" in record
         ]
+
         if record.get("streams", 1) > 1:
             facts.append(f"{record['streams']} streams")
         if record.get("attention_passes", 1) > 1:
             facts.append(f"attention {record['attention_passes']} times in each layer")
+
         if facts:
             notes.append(f"{name}: {', '.join(facts)}")
         notes += [f"{name}: {departure}" for departure in record.get("departures", ())]
@@ -225,13 +228,13 @@ def _method_notes(records: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _neutral_notes(records: dict[str, dict[str, Any]], tasks: Sequence[PlannedTask]) -> list[str]:
-    """Say where a method does nothing, since it only acts on prompts that are longer than all of a task."""
+    """Return notes on methods that do nothing, since they act on prompts longer than all of a task."""
     return [
-        f"{name}: does nothing on {planned.task.name}, since all prompts are within the {record['unchanged_below']} "
+        f"{name}: does nothing on {planned.task.name}, since all prompts are within the {record['neutral_up_to']} "
         "tokens up to which it leaves the model as it is; original= or length= state another window"
         for planned in tasks
         for name, record in records.items()
-        if max(fact.n_prompt for fact in planned.facts.values()) <= record.get("unchanged_below", 0)
+        if max(summary.n_prompt for summary in planned.summaries.values()) <= record.get("neutral_up_to", 0)
     ]
 
 
@@ -241,11 +244,11 @@ def _identity(
     records: dict[str, dict[str, Any]],
     tasks: Sequence[PlannedTask],
 ) -> dict[str, Any]:
-    """Return what two runs must share to be one: configuration, arms, data, weights, and how the model computes."""
+    """Return what two runs must share to be one: configuration, arms, data, weights, and the way to compute."""
     return {
-        # The records of the arms say what the methods are.
+        # The records of the arms define the methods.
         "config": settings_hash(config, exclude={"methods"}),
-        # What departs from other code follows from the settings and the model.
+        # Departures from other code follow from the settings and the model.
         "arms": {
             name: hash_values({key: value for key, value in record.items() if key != "departures"})
             for name, record in records.items()
@@ -258,24 +261,51 @@ def _identity(
 def _say_what_is_asked(
     tasks: Sequence[PlannedTask], facts: dict[str, Any], pool: Pool, reporter: Reporter
 ) -> None:
+    """Report the model and the plan of every task."""
     reporter.stage(
         f"{facts['n_layers']} layers, {facts['dtype']} on {pool.n_workers} x {facts['device']}, window of "
         f"{facts['window']} tokens"
     )
     for planned in tasks:
-        longest = max(fact.n_prompt for fact in planned.facts.values())
+        longest = max(summary.n_prompt for summary in planned.summaries.values())
         reporter.stage(
             f"{planned.task.name}: {len(planned.examples)} examples in {len(planned.batches)} batches, prompts of up "
             f"to {longest} tokens, {planned.mode}"
         )
+
         verdicts = list(dict.fromkeys(map(str, planned.sharing.values())))
         for verdict in verdicts:
             names = [name for name, sharing in planned.sharing.items() if str(sharing) == verdict]
-            # The tokens that a verdict tells are those of the batch that was tried.
+            # The tokens in a verdict are those of the batch that was tried.
             under = f" (under {', '.join(names)})" if len(verdicts) > 1 else ""
             reporter.stage(f"{planned.task.name}: {verdict}{under}")
+
         for note in planned.notes:
             reporter.stage(f"{planned.task.name}: {note}")
+
+
+def _summarise_all(
+    tasks: Sequence[PlannedTask], arms: Sequence[str], journal: Journal
+) -> tuple[list[TaskResult], dict[str, LpesError]]:
+    """Condense the answers to all tasks; a task that fails leaves the others their tables.
+
+    Returns:
+        The results, and the error of each task, or task under an arm, that has none.
+
+    Raises:
+        JournalError: The journal was edited.
+    """
+    summaries: list[TaskResult] = []
+    failures: dict[str, LpesError] = {}
+    for planned in tasks:
+        try:
+            summary, unanswered = _summarise(planned, arms, journal)
+        except (TaskError, EvaluationError) as error:
+            failures[planned.task.name] = error
+        else:
+            summaries.append(summary)
+            failures |= unanswered
+    return summaries, failures
 
 
 def _summarise(
@@ -284,7 +314,7 @@ def _summarise(
     """Condense the answers of all arms to one task; an arm that answered no example costs the others nothing.
 
     Returns:
-        The result of the arms that answered, and why the others have none.
+        The result of the arms that answered, and the errors of the others.
 
     Raises:
         EvaluationError: The untouched model answered no example, so there is nothing to compare with.
@@ -305,6 +335,7 @@ def _summarise(
             answer = read_answer(record, len(task.parts), journal.path)
             n_smaller[arm] += answer.n_rows < planned_rows[example.id]
             scored[arm].append(ScoredExample(example.id, example.position, example.source, answer.score))
+
         if not scored[arm]:
             first = answer_key(arm, task.name, planned.examples[0].id)
             why = str(last_failure(journal, first)).rstrip(".")
@@ -315,6 +346,7 @@ def _summarise(
             if arm == UNTOUCHED:
                 raise error
             unanswered[f"{task.name} under {arm}"] = error
+
     arms = [arm for arm in arms if scored[arm]]
     notes = list(planned.notes)
     for arm in arms:
@@ -327,7 +359,8 @@ def _summarise(
             notes.append(
                 f"{arm}: {n_smaller[arm]} examples were answered in smaller batches than planned, since a batch failed"
             )
-    facts = planned.facts.values()
+
+    prompts = planned.summaries.values()
     result = TaskResult(
         name=task.name,
         metric=task.metric,
@@ -337,9 +370,9 @@ def _summarise(
         n_examples=len(planned.examples),
         n_sources=len({example.source for example in planned.examples}),
         n_skipped=planned.n_skipped,
-        n_cut=sum(fact.n_cut > 0 for fact in facts),
-        n_gold_lost=sum(fact.gold_lost for fact in facts),
-        n_with_unknown=sum(fact.n_unknown > 0 for fact in facts),
+        n_cut=sum(prompt.n_cut > 0 for prompt in prompts),
+        n_gold_lost=sum(prompt.gold_lost for prompt in prompts),
+        n_with_unknown=sum(prompt.n_unknown > 0 for prompt in prompts),
         notes=notes,
         arms={
             arm: summarise_arm(
@@ -356,6 +389,7 @@ def _summarise(
 
 
 def _save_picture(task: TaskResult, folder: EvalFolder) -> None:
+    """Write the picture of a task with positions."""
     from lpes_evo.reporting import save_figure
 
     save_figure(plot_task_positions(task), folder.picture(task.name))

@@ -1,4 +1,4 @@
-"""From scores of examples to headline numbers with intervals, and to paired differences with significance tests."""
+"""Statistics of an evaluation: headline scores with intervals, and paired differences with significance tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

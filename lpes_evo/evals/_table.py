@@ -1,4 +1,4 @@
-"""The result of an evaluation as a table: for a terminal, as Markdown and as CSV."""
+"""Tables of an evaluation: for a terminal, as Markdown and as CSV."""
 
 from collections.abc import Iterator
 

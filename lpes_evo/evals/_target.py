@@ -1,4 +1,4 @@
-"""What workers do for an evaluation: encode prompts, and let a loaded model answer batches of them under an arm."""
+"""EvalTarget: the part of an evaluation in workers, which encode prompts and answer batches of them under an arm."""
 
 import math
 import traceback
@@ -33,7 +33,7 @@ _CPU_BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered to one example.
+    """The answer of a model to one example.
 
     Attributes:
         id: The example's id.
@@ -41,8 +41,8 @@ class Answer:
         n_prompt: Tokens of the prompt.
         n_cut: Tokens cut out of the document.
         gold_lost: Whether the cut took a part of the fact that is needed.
-        output: What the model said; with teacher forcing the right answer where it would have said it, else nothing;
-            ``None`` for a likelihood.
+        output: The output of the model; with teacher forcing, the right answer where greedy decoding gives it, else
+            an empty text; ``None`` for a likelihood.
         n_output: Tokens of the output, or of the text whose likelihood was taken.
         nats: Negative log-probability of the known text in nats; ``None`` after generation.
         n_rows: Examples that were answered together with this one, itself included.
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class EvalTarget:
-    """A loaded model and how it is asked.
+    """A loaded model and the encoder of its prompts.
 
     Attributes:
         loaded: The model.
@@ -129,7 +129,7 @@ class EvalTargetSpec:
 
 
 def describe_target(target: EvalTarget) -> dict[str, Any]:
-    """Return what two evaluations must share to be one, and what a reader wants to know about the model."""
+    """Return the facts about a model: those that two evaluations must share to be one, and those for readers."""
     from lpes_evo.models import weights_hash
 
     loaded = target.loaded
@@ -150,7 +150,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
 
 
 def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Run the model once under every arm, so that one that does not go with it is refused before work begins.
+    """Run the model once under every arm, so that an arm that does not go with it is refused before work begins.
 
     Returns:
         The record of each arm.
@@ -166,23 +166,24 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
         with arm.apply(target.loaded), torch.inference_mode():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
         record, length = arm.record(target.loaded.n_layers, model), arm.method.unchanged_below(model)
-        records.append(record if length is None else record | {"unchanged_below": length})
+        # Journals of version 1 know the length by this name, and an evaluation resumes where the records are equal.
+        records.append(record if length is None else record | {"neutral_up_to": length})
     return records
 
 
 def encode_prompts(target: EvalTarget, examples: Sequence[Example], mode: Mode) -> list[PromptSummary]:
-    """Return what is known about the prompts of examples."""
+    """Return the summaries of the prompts of examples."""
     return [target.encoder.encode(example, mode).summary for example in examples]
 
 
 def try_sharing(
     target: EvalTarget, arms: Sequence[Arm], examples: Sequence[Example], batch_tokens: int
 ) -> dict[str, Sharing]:
-    """Find out whether questions about one text may share a run over it, see `sharing_is_sound`.
+    """Try whether questions about one text may share a run over it, see `sharing_is_sound`.
 
     Args:
         target: The model.
-        arms: What is done to it.
+        arms: The arms.
         examples: A batch of examples that are answered by teacher forcing.
         batch_tokens: Tokens of one forward pass over long texts.
 
@@ -193,11 +194,13 @@ def try_sharing(
         LpesError: An arm does not go with the model.
     """
     rows = [row for example in examples for row in target.encoder.encode(example, "teacher forcing").rows]
+
     found = {}
     for arm in arms:
         if arm.method.chooses_by_prompt:
             found[arm.name] = Sharing(False, "the method chooses by the prompt of each row")
             continue
+
         try:
             with arm.apply(target.loaded):
                 found[arm.name] = sharing_is_sound(target.loaded.model, rows, batch_tokens=batch_tokens)
@@ -227,9 +230,9 @@ def answer_batch(
 
     Args:
         target: The model.
-        arm: What is done to it.
+        arm: The arm that it is under.
         examples: The examples of the batch.
-        mode: How they are answered.
+        mode: The way in which they are answered.
         batch_tokens: Tokens of one forward pass over long texts.
         share_prefixes: Whether questions about one text share a run over it; `try_sharing` tells where they may.
 
@@ -254,6 +257,7 @@ def _answer(
     batch_tokens: int,
     share_prefixes: bool,
 ) -> list[Answer]:
+    """Answer a batch under the method in force; a batch that fails is answered in halves."""
     trouble = None
     try:
         if mode == "generation":
@@ -263,12 +267,14 @@ def _answer(
         raise
     except Exception:  # the others keep their answers, and the run its work
         trouble = traceback.format_exc()
-    # Outside of the handler, which would keep the tensors of the failed try alive.
+
+    # This stands outside of the handler, which would keep the tensors of the failed attempt alive.
     empty_caches()
     if len(examples) == 1:
         if len(prompts[0].rows) > 1 and batch_tokens > 1:
             return _answer(target, arm, applied, examples, prompts, mode, 1, share_prefixes)
         return [_blank(prompts[0], 1, error=trouble)]
+
     middle = len(examples) // 2
     return [
         answer
@@ -282,6 +288,7 @@ def _answer(
 def _generate(
     target: EvalTarget, examples: Sequence[Example], prompts: Sequence[EncodedPrompt]
 ) -> list[Answer]:
+    """Answer prompts by greedy generation."""
     found = generate_greedy(
         target.loaded.model,
         [prompt.rows[0].prompt_ids for prompt in prompts],
@@ -289,6 +296,7 @@ def _generate(
         ends=target.ends,
         pad_id=target.pad_id,
     )
+
     texts = [target.loaded.tokenizer.decode(said.ids, skip_special_tokens=True) for said in found]
     return [
         _blank(prompt, len(prompts), output=text, n_output=len(said.ids))
@@ -316,6 +324,7 @@ def _read(
         scores = score_answers(
             target.loaded.model, rows, batch_tokens=batch_tokens, share_prefixes=share_prefixes
         )
+
     answers, start = [], 0
     for example, prompt in zip(examples, prompts, strict=True):
         part = slice(start, start + len(prompt.rows))
@@ -324,6 +333,7 @@ def _read(
         nats = -math.fsum(
             mean * length for mean, length in zip(scores.log_probability[part].tolist(), lengths, strict=True)
         )
+
         output = None
         if mode == "teacher forcing":
             output = example.answers[0] if scores.correct[part].all() else ""
@@ -339,7 +349,7 @@ _NOT_FINITE = "EvaluationError: the model's output is not finite. With float16, 
 
 
 def _blank(prompt: EncodedPrompt, n_rows: int, **values: Any) -> Answer:
-    """Return an answer with what is known from the prompt."""
+    """Return an answer with the fields that the prompt gives."""
     summary = prompt.summary
     return Answer(
         summary.id,

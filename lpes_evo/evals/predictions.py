@@ -1,4 +1,4 @@
-"""Scoring of finished prediction files, without a model."""
+"""Scores of finished prediction files, without a model."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,20 +29,20 @@ from lpes_evo.storage import read_header, read_journal
 
 @dataclass(frozen=True)
 class PredictionScore:
-    """What a prediction file scores.
+    """The score of a prediction file.
 
     Attributes:
         task: Name of the task.
-        metric: What the score is called.
+        metric: Name of the score.
         score: The headline score.
         low: Lower limit of its 95 % interval.
         high: Upper limit.
-        interval: How the interval was made.
+        interval: Name of the method that made the interval.
         n: Answers that were scored.
         n_missing: Examples of the task without an answer in the file.
         parts: Mean of each number that the metric gives.
         positions: Score, limits and number of answers at each gold position; empty where the task has none.
-        warnings: What makes the score mislead.
+        warnings: Reasons why the score may mislead.
     """
 
     task: str
@@ -75,7 +75,7 @@ def score_predictions(
     """Score a prediction file.
 
     Args:
-        task: The task, or how `make_task` names it.
+        task: The task, or its name for `make_task`.
         file: JSON lines: L-Eval's own format (``gt``, ``SYSTEM_pred``, ``evaluation``) for its tasks, which needs no
             data; for every task, the ``answers.jsonl`` of an evaluation, or lines with the ``id`` of an example and
             the ``output``.
@@ -98,6 +98,7 @@ def score_predictions(
         )
     if not is_file(file):
         raise TaskError(f"Expected a file of predictions, but there is no file {file}.")
+
     if _is_evaluation(file):
         examples = examples_of(made, request or DataRequest())
         known = {example.id for example in examples}
@@ -146,6 +147,11 @@ def _scored(
 
 
 def _outputs(records: Sequence[DataRecord], known: set[str], task: str) -> dict[str, str]:
+    """Return the output to each example of a file of lines with ids.
+
+    Raises:
+        TaskError: A line is malformed, or has an id that is unknown or comes twice.
+    """
     outputs: dict[str, str] = {}
     for record in records:
         key, output = record.text("id"), record.get("output")
@@ -159,6 +165,7 @@ def _outputs(records: Sequence[DataRecord], known: set[str], task: str) -> dict[
             )
         if key in outputs:
             raise record.error("have an id of its own", f"{key!r:.80} stands in an earlier line too")
+
         outputs[key] = output
     return outputs
 
@@ -205,16 +212,19 @@ def _answered(file: Path, known: set[str], task: str, arm: str | None) -> dict[s
 
 
 def _score(task: Task, pairs: Sequence[tuple[Example, str]], n_missing: int) -> PredictionScore:
+    """Score the outputs to examples, overall and by gold position."""
     scores = np.array([score_output(task, output, example) for example, output in pairs], dtype=np.float64)
     examples = [example for example, _ in pairs]
     sources = [example.source for example in examples]
     headline = headline_of(task)
     score, low, high, interval = score_interval(headline, scores, sources)
+
     positions = {}
     for position in sorted({example.position for example in examples if example.position is not None}):
         chosen = [index for index, example in enumerate(examples) if example.position == position]
         mean, lower, upper, _ = score_interval(headline, scores[chosen], [sources[index] for index in chosen])
         positions[position] = {"score": mean, "low": lower, "high": upper, "n": len(chosen)}
+
     return PredictionScore(
         task=task.name,
         metric=task.metric,

@@ -27,12 +27,24 @@ _normalize = partial(normalize_answer, marks_join_words=True)
 
 @dataclass(frozen=True)
 class _Document:
+    """A document with its title."""
+
     title: str
     text: str
 
 
 @dataclass(frozen=True)
 class _Question:
+    """A question of the file.
+
+    Attributes:
+        text: The question.
+        answers: Accepted answers.
+        gold: The document that has the answer.
+        others: Distractors, in the order of the file.
+        place: Where the question stands, for messages.
+    """
+
     text: str
     answers: tuple[str, ...]
     gold: _Document

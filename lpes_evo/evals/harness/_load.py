@@ -1,4 +1,4 @@
-"""Loading tasks of the harness, and checking that every question can be scored before any is asked."""
+"""Loading of harness tasks, with the check that every question can be scored before any is asked."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:
     """Load a task or a group of tasks with its data.
 
     Args:
-        name: What the harness calls it.
+        name: Name of the task in the harness.
         include_path: Folder with task files of the user, which go before those of the harness.
 
     Returns:
@@ -25,6 +25,7 @@ def load_tasks(name: str, include_path: Path | None) -> dict[str, Any]:
 
     if include_path is not None and not is_folder(include_path):
         raise TaskError(f"Expected a folder with task files at {include_path}, but there is none.")
+
     try:
         manager = TaskManager(include_path=include_path)
         if name not in manager.task_index:
@@ -54,11 +55,11 @@ def no_data(error: Exception, name: str | None = None) -> TaskError:
     """Return the error for data that the harness could not get.
 
     Args:
-        error: What the harness raised.
+        error: The error that the harness raised.
         name: The task, where it is known.
 
     Returns:
-        The error, on one line, with what can be done.
+        The error, on one line, with a remedy.
     """
     task = "the harness's task" if name is None else f"task {name!r}"
     return TaskError(
@@ -74,8 +75,8 @@ def check_tasks(name: str, tasks: dict[str, Any], limit: int | None, n_shots: in
     The harness scores a question without a label as wrong, and ignores a number of shots that a task file forbids.
 
     Args:
-        name: What the harness calls the task or group.
-        tasks: What `load_tasks` gave.
+        name: Name of the task or group in the harness.
+        tasks: The objects that `load_tasks` gave.
         limit: Most questions of each subject; ``None`` for all.
         n_shots: Number of solved examples in the prompt; ``None`` for that of the task file.
 
@@ -89,6 +90,7 @@ def check_tasks(name: str, tasks: dict[str, Any], limit: int | None, n_shots: in
                 f"Expected task {subject!r} to take {n_shots} shots, but its task file allows none. Leave out the "
                 "number of shots."
             )
+
         n_questions = 0
         for number, question in task.doc_iterator(limit=limit):
             n_questions += 1
@@ -96,13 +98,15 @@ def check_tasks(name: str, tasks: dict[str, Any], limit: int | None, n_shots: in
                 task.doc_to_text(question)
                 fault = _label_fault(task, question)
             except Exception as error:
-                # Prompt and label are what templates of the task file make of the fields of a question.
+                # Templates of the task file make prompt and label of the fields of a question.
                 fault = f"{type(error).__name__}: {_one_line(error)}"
+
             if fault:
                 raise TaskError(
                     f"Expected every question of {subject!r} to have a prompt and a label, but question {number} "
                     f"cannot be scored: {fault} Choose a split with labels, or correct the data."
                 )
+
         if not n_questions:
             raise TaskError(f"Expected questions in {subject!r} of task {name!r}, but its data has none.")
 
@@ -117,6 +121,7 @@ def _label_fault(task: Any, question: Any) -> str | None:
         if target is None or target in ("", []) or (isinstance(target, list) and None in target):
             return f"its label is {target!r}."
         return None
+
     choices = task.doc_to_choice(question)
     label = task.doc_to_text(question) if task.multiple_input else task.doc_to_target(question)
     for part in label if isinstance(label, list) and label else [label]:

@@ -1,4 +1,4 @@
-"""The model type ``lpes`` of lm-evaluation-harness: a model whose layers stay under their scales."""
+"""LpesLM: the model type ``lpes`` of lm-evaluation-harness, a model whose layers stay under their scales."""
 
 import copy
 import hashlib
@@ -46,7 +46,7 @@ class LpesLM(HFLM):  # type: ignore[misc]
     share the questions.
 
     Args:
-        pretrained: What `load_model` takes (hub id, folder, ``.gguf`` file or ``tiny``), or a model it has loaded.
+        pretrained: Argument of `load_model` (hub id, folder, ``.gguf`` file or ``tiny``), or a model it has loaded.
         scales: A ``scales.json`` file, the folder of a finished run, or position divisors of shape ``(n_layers,)``;
             ``"none"`` or ``None`` leaves the model untouched.
         check_model: Whether scales from a file must have been found on a model of the same name.
@@ -77,12 +77,14 @@ class LpesLM(HFLM):  # type: ignore[misc]
         if unknown:
             known = ", ".join(("pretrained", "scales", "check_model", "tokenizer", *_LOADING, *_PASSED_ON))
             raise ConfigError(f"Expected model arguments among {known}, but got {', '.join(unknown)}.")
+
         tokenizer = options.pop("tokenizer", None)
         loading = {name: options.pop(name) for name in _LOADING if name in options}
         accelerator = _accelerator()
         if accelerator is not None:
-            # What the command line names would be one device for all processes.
+            # The device of the command line would be one for all processes.
             loading["device"] = str(accelerator.device)
+
         loaded = _loaded(pretrained, loading)
         if forget_lengths(loaded.model) and str(options.get("batch_size", 1)) != "1":
             # The harness pads the rows of a batch, and the longest would set the frequencies of all.
@@ -90,9 +92,10 @@ class LpesLM(HFLM):  # type: ignore[misc]
                 f"Expected batch_size=1 with {loaded.name}, whose rotary frequencies follow the length of its input, "
                 f"but got batch_size={options['batch_size']}. Set batch_size=1, so that no answer depends on its batch."
             )
+
         source, divisors = _read_scales(scales, loaded, check_model)
         with _only_errors("lm_eval.models.huggingface"):
-            # The harness warns that an object is evaluated by one process alone; what follows sees to that.
+            # The harness warns that one process alone evaluates an object; the accelerator below sees to that.
             super().__init__(
                 pretrained=loaded.model,
                 backend="causal",
@@ -100,9 +103,11 @@ class LpesLM(HFLM):  # type: ignore[misc]
                 tokenizer=copy.deepcopy(_tokenizer(tokenizer, loaded)),
                 **{"max_length": loaded.max_length, **options},
             )
+
         if accelerator is not None:
             self.accelerator = accelerator
             self._rank, self._world_size = accelerator.process_index, accelerator.num_processes
+
         self.cut_prompts: set[str] = set()
         self.scales = divisors
         self._facts = {
@@ -123,7 +128,7 @@ class LpesLM(HFLM):  # type: ignore[misc]
         """Make the model from the harness's command line.
 
         Args:
-            arg_dict: What ``--model_args`` says, which goes first.
+            arg_dict: The values of ``--model_args``, which go first.
             additional_config: Batch size and device. The harness says ``cuda:0`` where the user says nothing, also on a
                 machine without a GPU, so that is read as the first GPU if there is one.
 
@@ -162,7 +167,7 @@ class LpesLM(HFLM):  # type: ignore[misc]
         self.close()
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what the harness writes into its results about the model: its own facts, and the scales.
+        """Return the facts about the model that the harness writes into its results, and the scales.
 
         Returns:
             Names and values that JSON can hold, but for the dtype, which the harness turns to text.
@@ -194,6 +199,7 @@ class LpesLM(HFLM):  # type: ignore[misc]
     def _loglikelihood_tokens(
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], **options: Any
     ) -> Any:
+        """Score continuations, see the harness, and remember the prompts that lose their beginning."""
         for texts, context, continuation in requests:
             # Windows of a rolling likelihood come without texts, and are cut to measure.
             if texts is not None and len(context) + len(continuation) > self.max_length + 1:
@@ -235,6 +241,12 @@ def _accelerator() -> Any:
 
 
 def _loaded(pretrained: Any, loading: dict[str, Any]) -> LoadedModel:
+    """Return the model, loaded where it is not yet.
+
+    Raises:
+        ConfigError: Options of loading are given for a model that is loaded already.
+        ModelError: No model is named, or it cannot be loaded.
+    """
     if isinstance(pretrained, LoadedModel):
         if loading:
             raise ConfigError(
@@ -242,6 +254,7 @@ def _loaded(pretrained: Any, loading: dict[str, Any]) -> LoadedModel:
                 "it. Name the model instead, or pass them to load_model."
             )
         return pretrained
+
     if pretrained is None:
         raise ModelError("Expected the model argument pretrained, but got none. Pass pretrained=MODEL.")
     return load_model(pretrained, **loading)
@@ -275,6 +288,7 @@ def _read_scales(
                 f"Expected one scale for each layer, ({loaded.n_layers},), but got {divisors.shape}."
             )
         return "values", divisors.tolist()
+
     found = load_scales(scales, n_layers=loaded.n_layers)
     if check_model and found.model != loaded.name:
         raise ScalesError(
@@ -286,6 +300,7 @@ def _read_scales(
 
 @contextmanager
 def _only_errors(name: str) -> Iterator[None]:
+    """Silence the warnings of a logger for the length of a block."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

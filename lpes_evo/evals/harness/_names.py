@@ -1,4 +1,4 @@
-"""Which tasks lm-evaluation-harness answers for, and whether it is installed."""
+"""Names of the tasks that lm-evaluation-harness runs, and the check that it is installed."""
 
 import importlib.util
 
@@ -14,7 +14,7 @@ def is_harness_task(name: str) -> bool:
     """Return whether a task name belongs to the harness.
 
     Args:
-        name: Name of an evaluation task, such as ``mmlu``, ``lm:hellaswag`` or ``kv``.
+        name: Name of a task, such as ``mmlu``, ``lm:hellaswag`` or ``kv``.
 
     Returns:
         Whether `run_harness` takes it; the harness may still not know it.
@@ -23,7 +23,7 @@ def is_harness_task(name: str) -> bool:
 
 
 def harness_name(name: str) -> str:
-    """Return what the harness calls a task.
+    """Return the name of a task in the harness.
 
     Args:
         name: One of `HARNESS_TASKS`, or a name of the harness after ``lm:``.

@@ -1,4 +1,4 @@
-"""Running tasks of lm-evaluation-harness on a model under scales."""
+"""Runs of lm-evaluation-harness tasks on a model under scales."""
 
 import hashlib
 import logging
@@ -45,7 +45,7 @@ def run_harness(
         n_shots: Solved examples in the prompt; ``None`` for the number of the task file, which is 0 where it names
             none.
         batch_size: Prompts in a forward pass, or ``auto`` to let the harness try how many fit.
-        metric: What a question is scored by; ``None`` for the first of the task file that is a mean over questions.
+        metric: Metric of a question; ``None`` for the first of the task file that is a mean over questions.
         chat_template: Whether prompts are put into the model's chat template.
         include_path: Folder with task files of the user, which go before those of the harness.
         seed: Seed of the harness's choice of solved examples, where a task file leaves it to chance; the default is
@@ -67,6 +67,7 @@ def run_harness(
         raise ConfigError(
             f"Expected a model with a chat template, but {loaded.name} has none. Leave the template off."
         )
+
     require_harness()
     import torch
     from lm_eval import simple_evaluate
@@ -82,7 +83,7 @@ def run_harness(
         torch.random.fork_rng(devices),
         LpesLM(loaded, scales, batch_size=batch_size) as model,
     ):
-        # Its warnings speak of the settings given here; what they tell about questions is in the score.
+        # The warnings of the harness are about the settings given here; what concerns questions is in the score.
         logger.setLevel(logging.ERROR)
         try:
             for task, name in zip(tasks, names, strict=True):
@@ -114,6 +115,11 @@ def run_harness(
 
 
 def _check_numbers(**numbers: int | None) -> None:
+    """Refuse numbers that are not positive.
+
+    Raises:
+        ConfigError: There is one.
+    """
     for name, number in numbers.items():
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise ConfigError(f"Expected {name} to be a positive integer, but got {number!r:.80}.")
@@ -128,6 +134,7 @@ def _choose_metric(name: str, subjects: dict[str, Any], metric: str | None) -> s
         [key for key, combine in subject.aggregation().items() if combine is mean]
         for subject in subjects.values()
     ]
+
     common = [key for key in means[0] if all(key in keys for keys in means)]
     if metric is None and common:
         return common[0]
@@ -141,8 +148,9 @@ def _choose_metric(name: str, subjects: dict[str, Any], metric: str | None) -> s
 
 
 def _score(task: str, metric: str, results: Any, model: Any, chat_template: bool) -> HarnessScore:
-    """Condense what the harness logged about every question."""
+    """Condense the log of the harness about every question."""
     samples = {subject: results["samples"][subject] for subject in sorted(results["samples"])}
+
     first_filter = next(iter(samples.values()))[0]["filter"]
     answers: list[tuple[str, dict[str, Any]]] = []
     values: dict[str, float] = {}
@@ -155,15 +163,19 @@ def _score(task: str, metric: str, results: Any, model: Any, chat_template: bool
                 f"Expected {metric} of every question of {subject!r}, but the harness gave none for question "
                 f"{unscored[0]}. Name another metric."
             )
+
         own = {
             f"{subject}/{answer['doc_id']}/{answer['doc_hash'][:12]}": float(answer[metric])
             for answer in asked
         }
+
         answers += [(subject, answer) for answer in asked]
         values |= own
         subjects[subject] = score_subject(list(own.values()), int(results["n-shot"][subject]))
+
     macro = macro_average(subjects)
     micro = score_subject(list(values.values()), macro.n_shots)
+
     shots = {score.n_shots for score in subjects.values()}
     versions = sorted({str(results["versions"][subject]) for subject in samples})
     return HarnessScore(
@@ -195,6 +207,7 @@ def _score(task: str, metric: str, results: Any, model: Any, chat_template: bool
 
 
 def _hash(lines: Iterable[Any]) -> str:
+    """Return the SHA-256 of values as lines of JSON."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(f"{to_json(line)}\n".encode())

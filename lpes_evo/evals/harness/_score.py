@@ -1,4 +1,4 @@
-"""Means over the subjects of a task and over its questions, with their intervals."""
+"""HarnessScore: means over the subjects of a task and over its questions, with their intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ class HarnessScore:
 
     Attributes:
         task: Name of the task, as it was asked for.
-        metric: What a question is scored by, such as ``acc``.
-        filter: Which of the harness's ways to read an answer was used; ``none`` for multiple choice.
+        metric: Metric of a question, such as ``acc``.
+        filter: Name of the harness's way to read an answer; ``none`` for multiple choice.
         macro: Mean over the subjects' means, the headline; that of the questions where a task has one subject.
         macro_interval: Limits of its 95 % interval.
         macro_stderr: Its standard error; ``None`` where a subject has a single question.
@@ -45,7 +45,7 @@ class HarnessScore:
         n: Number of questions.
         n_cut: Questions whose prompt was longer than the window, so that the harness dropped its beginning.
         n_shots: Solved examples in the prompt; ``None`` where subjects differ, see `subjects`.
-        prompt: Which prompt was used: task version, chat template, version of the harness.
+        prompt: Description of the prompt: task version, chat template, version of the harness.
         prompt_sha256: Hash of all prompts as the model saw them; equal when two runs asked the same.
         data_sha256: Hash of all questions with their labels.
         scales: Position divisor of each layer, ``(n_layers,)``; ``None`` for the untouched model.
@@ -106,6 +106,7 @@ def macro_average(subjects: Mapping[str, SubjectScore]) -> SubjectScore:
     scores = list(subjects.values())
     mean, low, high = combined_interval([Interval(score.mean, *score.interval) for score in scores])
     errors = [score.stderr for score in scores if score.stderr is not None]
+
     return SubjectScore(
         mean,
         (low, high),
