@@ -1,4 +1,8 @@
-"""What runs in a worker process; it imports nothing heavy before the spec does."""
+"""`serve`: the loop of a worker process, which imports nothing heavy before the spec does.
+
+The process watches its parent by the id of the parent. `multiprocess.parent_process` was tried instead, and a worker
+then outlived a killed program whose forked child held the pipe of that sentinel open.
+"""
 
 import os
 import sys
@@ -13,19 +17,19 @@ from lpes_evo.workers._slots import BEAT_SECONDS
 from lpes_evo.workers._steps import n_steps
 
 ALIVE = b""
-"""The frame that says only that a worker is alive."""
+"""The frame that says that a worker is alive."""
 
 ADVANCED = b"+"
-"""The frame that says that a worker is alive, and that its work has done a step since the last sign of life."""
+"""The frame that says that a worker is alive, and that its work has completed a step since the last sign of life."""
 
 
 def serve(connection: Any, device: str, parent: int) -> None:
-    """Make the target, then work until the pool goes away, and end this process.
+    """Make the target, work until the pool closes the connection, and end this process.
 
     Args:
-        connection: The connection to the pool, on which the packed spec comes first.
-        device: What this process calls its device.
-        parent: The process of the pool.
+        connection: The connection to the pool, whose first message is the packed spec.
+        device: Name of the device within this process.
+        parent: Process id of the pool.
     """
     voice = _Voice(connection, parent)
     try:
@@ -43,22 +47,24 @@ def serve(connection: Any, device: str, parent: int) -> None:
     except (EOFError, OSError):
         pass
 
-    # The pool is gone, or knows that there is no target. Threads that the spec left behind must not keep this process.
+    # The pool is gone, or knows that there is no target. Threads that the spec has started must not keep this process
+    # alive.
     os._exit(0)
 
 
 def _flush() -> None:
-    """Bring out what the work has printed: this process will be killed."""
+    """Flush the output of the work, since this process will be killed and would lose it."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()
 
 
 class _Voice:
-    """Speaks for a worker: sends its answers, and every second that it is alive while it is busy.
+    """The sending side of a worker: its answers, and a sign of life every second while it is busy.
 
-    The thread of the signs of life ends a worker whose pool has died. A closed connection tells that the pool is gone,
-    unless a process that the pool's own has forked holds it open; the parent of this process tells it always.
+    The thread that sends the signs of life also ends a worker whose pool has died. A closed connection shows that the
+    pool is gone, unless a process that the pool's process has forked holds the connection open. A new parent process
+    shows it in every case.
     """
 
     def __init__(self, connection: Any, parent: int) -> None:
@@ -78,7 +84,7 @@ class _Voice:
             self._is_busy = False
 
     def send(self, frame: bytes) -> None:
-        """Send an answer, after what the work has printed.
+        """Send an answer, after the output of the work.
 
         Raises:
             OSError: The pool is gone.
@@ -88,16 +94,16 @@ class _Voice:
             self._connection.send_bytes(frame)
 
     def _beat(self) -> None:
-        told = n_steps()
+        n_told = n_steps()
         while True:
             time.sleep(BEAT_SECONDS)
-            done = n_steps()
+            n_done = n_steps()
 
-            # An answer that is on its way is a sign of life itself.
+            # An answer that is being sent is a sign of life itself.
             if self._is_busy and self._sending.acquire(blocking=False):
                 try:
-                    self._connection.send_bytes(ALIVE if done == told else ADVANCED)
-                    told = done
+                    self._connection.send_bytes(ALIVE if n_done == n_told else ADVANCED)
+                    n_told = n_done
                 except OSError:
                     os._exit(1)
                 finally:

@@ -1,4 +1,4 @@
-"""Which devices workers run on, and the environment that gives each worker its own."""
+"""Device: the device of a worker, and the environment variables that restrict the worker to it."""
 
 import itertools
 import os
@@ -20,9 +20,9 @@ class Device:
     """The device of one worker.
 
     Attributes:
-        name: What people call it: ``cpu``, ``mps``, or ``cuda:N``, N counted among the GPUs the user made visible.
-        local_name: What the worker's own torch calls it: ``cpu``, ``mps``, or ``cuda:0`` for the only GPU it sees.
-        environment: Variables set for the worker before torch is imported.
+        name: Name for the user: ``cpu``, ``mps``, or ``cuda:N``, where N counts the GPUs that the user made visible.
+        local_name: Name for torch in the worker: ``cpu``, ``mps``, or ``cuda:0`` for the only GPU that is visible.
+        environment: Variables that are set for the worker before torch is imported.
     """
 
     name: str
@@ -33,19 +33,19 @@ class Device:
 def parse_devices(text: str) -> tuple[Device, ...]:
     """Read a list of devices.
 
-    ``CUDA_VISIBLE_DEVICES`` of the user is kept: ``cuda:1`` is the second entry of that list, whether it holds indices
-    or UUIDs, and the worker sees that entry alone. Workers share the cores of this process evenly.
+    ``CUDA_VISIBLE_DEVICES`` of the user is respected: ``cuda:1`` is the second entry of that list of indices or UUIDs,
+    and the worker sees this entry alone. Workers share the cores of this process evenly.
 
     Args:
         text: ``auto`` (all CUDA devices, else one worker on the CPU), ``cuda`` (all CUDA devices), ``cuda:0,cuda:1``,
-            ``mps`` (Apple's GPU), ``cpu``, or ``cpu:2`` for two workers on the CPU; several of them separated by
+            ``mps`` (Apple's GPU), ``cpu``, or ``cpu:2`` for two workers on the CPU; several entries are separated by
             commas.
 
     Returns:
         One device for each worker.
 
     Raises:
-        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there are none of the kind.
+        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there is no GPU of the kind.
     """
     names = [name for entry in str(text).split(",") for name in _expand(entry.strip(), text)]
     if len(names) > MOST_WORKERS:
@@ -55,9 +55,12 @@ def parse_devices(text: str) -> tuple[Device, ...]:
 
 
 def thread_limits(n_threads: int) -> dict[str, str]:
-    """Return the environment that keeps a worker to a number of threads, or to the user's own limit if that is less.
+    """Return the environment that limits a worker to a number of threads, or to the user's own limit if it is lower.
 
-    A limit of OpenMP holds for the others that are not set, as it does without a pool.
+    A limit for OpenMP also holds for libraries without their own limit, as it does without a pool.
+
+    Args:
+        n_threads: Number of threads.
     """
     variables = {"TOKENIZERS_PARALLELISM": "false"}
     for limit in _THREAD_LIMITS:
@@ -68,7 +71,7 @@ def thread_limits(n_threads: int) -> dict[str, str]:
 
 @contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while, for processes that start meanwhile."""
+    """Set environment variables for the processes that start inside the context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -128,12 +131,12 @@ def _visible_gpus() -> list[str] | None:
     if value is None:
         return None
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
-    # CUDA ignores what follows an entry that is not valid; -1 is the usual one.
+    # CUDA ignores everything after an invalid entry, which is usually -1.
     return list(itertools.takewhile(lambda entry: not entry.startswith("-"), entries))
 
 
 def _n_gpus() -> int:
-    # The import takes seconds, and a build for the CPU has nothing to tell.
+    # The import takes seconds, and a build for the CPU sees no GPU.
     if metadata.version("torch").endswith("+cpu"):
         return 0
     import torch

@@ -1,4 +1,4 @@
-"""A pool that is this process alone: for notebooks, debugging, and models that are loaded already."""
+"""LocalPool: a pool in this process, for notebooks, debugging, and models that are loaded already."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +9,16 @@ from lpes_evo.workers._pool import MAX_ATTEMPTS, NO_TARGET, TARGET_MADE, Pool, U
 
 
 class LocalPool(Pool):
-    """Does all work in this process, when it is waited for.
+    """A pool that does all work in this process, at the time of `wait`.
 
-    It has the interface and the retries of `DevicePool`, but cannot outlive a kill or a hang.
+    The pool has the interface and the retries of `DevicePool`, but does not survive a kill or a hang.
 
     Args:
-        spec: Makes the target, called with ``device``; ``None`` for functions that need none.
+        spec: Called with ``device`` to make the target; ``None`` for functions that need no target.
         device: Name of the device.
 
     Raises:
-        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
+        LpesError: The target cannot be made. The class is that of the error of the spec, or else `EvaluationError`.
     """
 
     def __init__(self, spec: Callable[[str], Any] | None = None, device: str = "auto") -> None:
@@ -28,14 +28,14 @@ class LocalPool(Pool):
         self._seconds = 0.0
 
     def usage(self) -> list[Usage]:
-        """Return how long this process worked; it is always busy while it is waited for."""
+        """Return the usage of this process, whose ready time is its busy time."""
         return [Usage("this process", self._n_done, self._seconds, self._seconds)]
 
     def _end(self) -> None:
         self._target = NO_TARGET
 
     def _deal(self) -> None:
-        """Do nothing: work is done when it is waited for."""
+        """Do nothing, since the work is done in `_work`."""
 
     def _work(self) -> None:
         item = self._queue.popleft()
@@ -47,7 +47,7 @@ class LocalPool(Pool):
                 self._seconds += seconds
                 if failure is None or failure.final or item.attempts >= MAX_ATTEMPTS:
                     break
-        except BaseException:  # an interrupt, after which somebody may want to go on
+        except BaseException:  # an interrupt, after which the caller may wait again
             item.attempts -= 1
             self._queue.appendleft(item)
             raise
@@ -61,5 +61,5 @@ def _make(spec: Callable[[str], Any], device: str) -> Any:
         return spec(device)
     except (LpesError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a user's spec can raise anything
+    except BaseException as error:  # the spec of a user can raise anything
         raise Failure.of(error).to_error(TARGET_MADE) from error

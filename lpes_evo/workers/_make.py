@@ -1,4 +1,4 @@
-"""The choice of a pool by a name."""
+"""`make_pool`: the pool that a command line asks for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,18 +24,18 @@ def make_pool(
 
     Args:
         spec: Makes the target of a worker from the name of its device.
-        devices: See `parse_devices`; ``in-process`` for no worker process at all.
-        ray_address: Address of a Ray cluster, or ``local``; its GPUs take the place of ``devices``, which may still
-            be ``cpu:N`` for N actors without a GPU.
+        devices: The devices, see `parse_devices`; ``in-process`` for no worker process.
+        ray_address: Address of a Ray cluster, or ``local``. The GPUs of the cluster replace ``devices``, which may
+            still be ``cpu:N`` for N actors without a GPU.
         work_limit: Seconds after which a piece of work counts as hung; ``None`` for a limit that follows the work
             seen so far.
-        on_event: Hears of lost and replaced workers.
+        on_event: Called with one line about each lost or replaced worker.
 
     Returns:
         The pool.
 
     Raises:
-        ConfigError: The devices are not valid, or a limit is set where there is no worker process.
+        ConfigError: The devices are not valid, or a limit is set without a worker process.
         LpesError: The target cannot be made.
     """
     pool: Pool

@@ -1,4 +1,4 @@
-"""What workers of every kind say to their pool, and how they make their target and do their work."""
+"""Message: a message of a worker to its pool, with the functions that make a target and answer a request."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,16 +13,16 @@ from lpes_evo.workers._pool import NO_TARGET, perform
 
 @dataclass(frozen=True)
 class Message:
-    """What a worker says.
+    """A message of a worker.
 
     Attributes:
-        kind: ``ready`` to work; ``refused``: its target cannot be made; ``alive``; ``advanced``: alive, and the work
-            has done a step since the last sign of life; ``done`` with a piece of work; ``gone``: the worker is no
-            more.
-        value: What the work returned.
-        failure: Why there is no value, or why the target could not be made.
-        seconds: Time of the work.
-        text: For a worker that is gone, how it ended; for one that is ready, where it runs, if that was not known.
+        kind: ``ready``: the worker can work. ``refused``: its target cannot be made. ``alive``: a sign of life.
+            ``advanced``: a sign of life, and the work has completed a step since the last one. ``done``: a piece of
+            work is finished. ``gone``: the worker has ended.
+        value: The return value of the work.
+        failure: The reason why there is no value, or why the target could not be made.
+        seconds: Duration of the work in seconds.
+        text: For ``gone``, how the worker ended. For ``ready``, the place where it runs, if that was not known.
     """
 
     kind: Literal["ready", "refused", "alive", "advanced", "done", "gone"]
@@ -32,7 +32,7 @@ class Message:
     text: str = ""
 
     def encode(self) -> bytes:
-        """Return the message as bytes; one whose value cannot cross becomes a failure that says so."""
+        """Return the message as bytes; a message whose value cannot be pickled becomes a failure."""
         try:
             data: bytes = dill.dumps(self)
         except Exception as error:  # whatever the pickling of a user's value raises
@@ -41,7 +41,7 @@ class Message:
 
     @classmethod
     def decode(cls, data: bytes) -> "Message":
-        """Read what `encode` gave; a value that cannot be read becomes a failure that says so."""
+        """Return the message that `encode` turned into bytes; a value that cannot be unpickled becomes a failure."""
         try:
             message = unpack(data)
         except Exception as error:  # whatever the unpickling of a user's value raises
@@ -50,30 +50,31 @@ class Message:
 
 
 def make_target(spec: bytes, device: str) -> tuple[Any, Message]:
-    """Make what the work of a worker is done on.
+    """Make the target of a worker.
 
     Args:
-        spec: The spec, packed.
-        device: What the worker calls its device.
+        spec: The packed spec.
+        device: Name of the device within the worker.
 
     Returns:
-        The target, and whether the worker is ready or refused.
+        The target, and a message ``ready`` or ``refused``.
     """
     try:
         make = unpack(spec)
-    except Exception as error:  # such as a module that only the pool's process has
+    except Exception as error:  # such as an import of a module that only the process of the pool has
         return None, Message("refused", failure=_cannot_be_read("the spec of the pool", error))
+
     try:
         return NO_TARGET if make is None else make(device), Message("ready")
-    except BaseException as error:  # it is raised again where the pool was asked for
+    except BaseException as error:  # it is raised again in the process of the pool
         return None, Message("refused", failure=Failure.of(error))
 
 
 def answer(request: bytes, target: Any) -> Message:
-    """Do a packed piece of work on the target."""
+    """Do a packed piece of work on the target, and return the message about it."""
     try:
         function, arguments = unpack(request)
-    except Exception as error:  # such as a module that only the pool's process has
+    except Exception as error:  # such as an import of a module that only the process of the pool has
         return Message("done", failure=_cannot_be_read("the function and its arguments", error))
     value, failure, seconds = perform(function, target, arguments)
     return Message("done", value=value, failure=failure, seconds=seconds)

@@ -1,4 +1,4 @@
-"""What comes back from a worker: a value, or a failure that says what happened."""
+"""Completion and Failure: the outcome of a piece of work."""
 
 import traceback
 from dataclasses import dataclass
@@ -12,15 +12,16 @@ _MOST_LETTERS = 2000
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a piece of work gave no value.
+    """The reason why a piece of work gave no value.
 
     Attributes:
-        kind: ``exception`` raised by the work, worker ``killed`` by the system, or ``hung`` beyond its limit.
-        error: Name of the exception's class; empty for the other kinds.
-        message: One line.
+        kind: ``exception``: the work raised it. ``killed``: the worker has ended. ``hung``: the worker exceeded a
+            limit.
+        error: Class name of the exception; empty for the other kinds.
+        message: The text of the failure, one line.
         traceback: The traceback of an exception, else the message.
-        final: Whether another try would end the same way.
-        poisons: Whether the worker cannot be trusted afterwards, such as after an error of its GPU.
+        final: Whether another try would end in the same way.
+        poisons: Whether the worker cannot be trusted afterwards, for example after an error of its GPU.
     """
 
     kind: Literal["exception", "killed", "hung"]
@@ -32,7 +33,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Describe an exception, in a form that crosses between processes."""
+        """Return the failure that describes an exception, in a form that can be sent between processes."""
         try:
             text = " ".join(str(error).split())[:_MOST_LETTERS]
         except Exception:  # an exception of a user whose own text cannot be made
@@ -48,10 +49,10 @@ class Failure:
         )
 
     def to_error(self, what: str = "the work of a worker to succeed") -> LpesError:
-        """Return an exception that says this; of the same class where the worker raised one of ours.
+        """Return an exception for this failure, of the same class if the worker raised an error of this package.
 
         Args:
-            what: What was expected.
+            what: The expectation that the message states.
         """
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, LpesError):
@@ -69,12 +70,12 @@ class Completion:
     """A finished piece of work.
 
     Attributes:
-        ticket: What `Pool.submit` returned for it.
-        value: What the function returned; ``None`` after a failure.
-        failure: Why there is no value, else ``None``.
-        seconds: Time the work took in the worker, the last try alone.
-        worker: Name of the worker that finished it.
-        attempts: How often it was tried.
+        ticket: The ticket that `Pool.submit` returned for the work.
+        value: The return value of the function; ``None`` after a failure.
+        failure: The reason why there is no value, else ``None``.
+        seconds: Duration of the last try in the worker, in seconds.
+        worker: Name of the worker that finished the work.
+        attempts: Number of tries.
     """
 
     ticket: int
@@ -86,4 +87,4 @@ class Completion:
 
 
 class _InWorkerError(Exception):
-    """Shows the traceback of a worker above the error that tells of it."""
+    """The traceback of a worker, shown above the error that is raised in the process of the pool."""

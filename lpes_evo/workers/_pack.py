@@ -1,4 +1,4 @@
-"""The form in which work crosses to a worker."""
+"""`pack` and `unpack`: the pickled form in which work is sent to a worker."""
 
 import functools
 import pickle
@@ -18,17 +18,17 @@ _packing = threading.RLock()
 
 
 def pack(value: Any, what: str) -> bytes:
-    """Return a value in the form that crosses to a worker: by dill, so that it may come from a notebook or a function.
+    """Return a value as bytes, pickled by dill, so that the value may be defined in a notebook or a function.
 
     Args:
         value: The value.
-        what: What messages call it.
+        what: Name of the value in messages.
 
     Returns:
-        Its bytes.
+        The bytes.
 
     Raises:
-        ConfigError: It cannot cross, or is far larger than a description of work.
+        ConfigError: The value cannot be pickled, or is far larger than a description of work.
     """
     try:
         with _packing, _ways_of_deap():
@@ -49,13 +49,13 @@ def pack(value: Any, what: str) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return what `pack` was given; only bytes from the pipe between a pool and its own workers come here."""
+    """Return the value that `pack` was given; the bytes only come from a pool and its own workers."""
     return dill.loads(data)  # noqa: S301
 
 
 @contextmanager
 def _ways_of_deap() -> Iterator[None]:
-    """Teach dill two things of DEAP for a while, without changing it for others."""
+    """Let dill pickle two kinds of objects of DEAP inside the context, without changing dill for others."""
     ways: dict[type, Callable[[Any, Any], None]] = {functools.partial: _save_partial}
     creator = sys.modules.get("deap.creator")
     if creator is not None:
@@ -74,15 +74,15 @@ def _ways_of_deap() -> Iterator[None]:
 
 
 def _save_created(pickler: Any, created: Any) -> None:
-    # By itself dill names a class made by creator.create, and a worker has none of that name; this is how DEAP pickles
-    # it. Results still name it, since the process of the pool has it.
+    # dill would pickle a class made by creator.create by its name, which does not exist in a worker. DEAP pickles the
+    # class itself, and so does this function. Results are pickled by name, since the process of the pool has the class.
     kind: Any = type(created)
     pickler.save_reduce(*kind.__reduce__(created), obj=created)
 
 
 def _save_partial(pickler: Any, partial: Any) -> None:
-    # A toolbox calls its partial functions by a name such as "evaluate", and dill imports whatever package is called
-    # so, to see whether their attributes are its variables.
+    # A toolbox gives its partial functions a name such as "evaluate". dill would import a package of that name, to see
+    # whether the attributes of the function are variables of the package.
     attributes = {name: value for name, value in vars(partial).items() if name not in ("__name__", "__doc__")}
     parts = (partial.func, partial.args, partial.keywords, attributes)
     pickler.save_reduce(_make_partial, parts, obj=partial)

@@ -1,4 +1,4 @@
-"""What all pools share: tickets, dealing, retries and the replacement of workers."""
+"""Pool: the interface of all pools, with their queue of work items, their retries and their completions."""
 
 import itertools
 import logging
@@ -14,24 +14,24 @@ from lpes_evo.errors import ConfigError, EvaluationError
 from lpes_evo.workers._outcome import Completion, Failure
 
 MAX_ATTEMPTS = 3
-"""A piece of work is tried again at most twice."""
+"""Number of tries of a piece of work: the first one and two retries."""
 
 TARGET_MADE = "the spec to make the target of a worker"
-"""What messages expect of a spec."""
+"""The expectation that messages about a spec state."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class WorkItem:
-    """A piece of work on its way.
+    """A piece of work that is not finished.
 
     Attributes:
-        ticket: Its number.
-        request: Function and arguments, in the form that `Pool._pack` gives them.
-        label: What people call it, such as ``candidate 14``.
-        limited: Whether the limit of time holds for it.
-        attempts: Tries so far.
+        ticket: Number of the work.
+        request: Function and arguments, in the form of `Pool._pack`.
+        label: Name of the work for the user, such as ``candidate 14``.
+        limited: Whether the time limit of the pool holds for the work.
+        attempts: Number of tries so far.
     """
 
     ticket: int
@@ -42,19 +42,19 @@ class WorkItem:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the work in messages."""
         return self.label or f"work {self.ticket}"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How busy a worker was.
+    """The time that a worker was busy.
 
     Attributes:
-        worker: Its name.
-        n_done: Pieces of work it finished.
-        busy_seconds: Time it spent on them, also on those that failed.
-        ready_seconds: Time since it was first ready.
+        worker: Name of the worker.
+        n_done: Number of pieces of work that it finished.
+        busy_seconds: Time that it spent on work, failed tries included, in seconds.
+        ready_seconds: Time since it was first ready, in seconds.
     """
 
     worker: str
@@ -64,16 +64,17 @@ class Usage:
 
     @property
     def share(self) -> float:
-        """Busy time as a share of the time it was ready."""
+        """Busy time as a share of the ready time."""
         return self.busy_seconds / self.ready_seconds if self.ready_seconds else 0.0
 
 
 class Pool(ABC):
-    """Work for targets that live in workers.
+    """A queue of work for targets in workers.
 
-    Results come as they are finished; `map` and `call` put them in order. A piece of work that raises, whose worker is
-    killed or hangs, is tried again at most twice, then finished with a `Failure`; the others keep their work. Errors
-    of this package (`LpesError`) are judgements that another try would not change, and are not tried again.
+    `wait` returns completions as they are finished, and `map` returns results in order. A piece of work that raises an
+    exception, or whose worker is killed or hangs, is tried again at most twice. After that it is finished with a
+    `Failure`, and other work is not affected. An error of this package (`LpesError`) is final, since another try would
+    give the same.
 
     Attributes:
         on_event: Called with one line when a worker is lost, replaced or given up; logs a warning by default.
@@ -103,7 +104,7 @@ class Pool(ABC):
 
     @property
     def n_pending(self) -> int:
-        """Pieces of work that were submitted and not yet returned by `wait`."""
+        """Number of pieces of work that were submitted and not yet returned by `wait`."""
         return self._n_pending
 
     def submit(
@@ -118,16 +119,16 @@ class Pool(ABC):
 
         Args:
             function: Called as ``function(target, *arguments)`` in a worker.
-            *arguments: Small values, which cross to the worker.
-            label: What messages call it.
-            first: Whether it goes to the front of the queue.
-            limited: Whether the pool's limit of time holds for it.
+            *arguments: Small values, which are sent to the worker.
+            label: Name of the work in messages.
+            first: Whether the work goes to the front of the queue.
+            limited: Whether the time limit of the pool holds for the work.
 
         Returns:
-            Its ticket.
+            The ticket of the work.
 
         Raises:
-            ConfigError: The pool is closed, or the function or an argument cannot cross to a worker.
+            ConfigError: The pool is closed, or the function or an argument cannot be sent to a worker.
         """
         self._check_open()
         item = WorkItem(next(self._tickets), self._pack(function, arguments), label, limited)
@@ -137,14 +138,14 @@ class Pool(ABC):
         return item.ticket
 
     def wait(self) -> Completion:
-        """Return the next finished piece of work.
+        """Wait for the next piece of work that is finished.
 
         Returns:
             The completion, successful or failed.
 
         Raises:
             ConfigError: Nothing is pending, or the pool is closed.
-            EvaluationError: No worker can be started any more.
+            EvaluationError: No worker could be started again.
             LpesError: A worker could not make its target.
         """
         if not self._n_pending:
@@ -156,18 +157,18 @@ class Pool(ABC):
         return self._finished.popleft()
 
     def call(self, function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
-        """Run one piece of work without a limit of time and return its value.
+        """Run one piece of work without a time limit, and return its value.
 
         Args:
             function: Called as ``function(target, *arguments)`` in a worker.
-            *arguments: Small values.
-            label: What messages call it.
+            *arguments: Small values, which are sent to the worker.
+            label: Name of the work in messages.
 
         Returns:
-            What the function returned.
+            The return value of the function.
 
         Raises:
-            LpesError: It failed; of the class that the function raised where that is one of this package.
+            LpesError: The work failed. The class is that of the error of the function, if it is one of this package.
         """
         ticket = self.submit(function, *arguments, label=label, first=True, limited=False)
         others = []
@@ -186,19 +187,19 @@ class Pool(ABC):
         return completion.value
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> list[Any]:
-        """Take the place of ``map`` in a DEAP toolbox: results keep the order of the individuals.
+        """Run a function for each individual, as ``map`` in a DEAP toolbox does.
 
         Args:
-            function: Called as ``function(target, individual)`` in a worker; as ``function(individual)`` where the
+            function: Called as ``function(target, individual)`` in a worker, or as ``function(individual)`` if the
                 pool was made without a spec.
             *iterables: The individuals.
 
         Returns:
-            What the function returned for each of them.
+            The return value of the function for each individual, in the order of the individuals.
 
         Raises:
-            EvaluationError: An individual failed, after all the others are finished; the message names it.
-            ConfigError: Other work is pending, or the function or an individual cannot cross to a worker.
+            EvaluationError: An individual failed. The error is raised after all others are finished, and names it.
+            ConfigError: Other work is pending, or the function or an individual cannot be sent to a worker.
         """
         if self._n_pending:
             raise ConfigError(f"Expected no pending work beside map, but got {self._n_pending}. Wait first.")
@@ -212,7 +213,7 @@ class Pool(ABC):
                 completion = self.wait()
                 done[completion.ticket] = completion
         except BaseException:
-            # Such as an interrupted cell of a notebook: the next call starts with a clean slate.
+            # After an interrupted cell of a notebook, for example, the next call must find no work of this one.
             self._drop([ticket for ticket in tickets if ticket not in done])
             raise
 
@@ -227,11 +228,11 @@ class Pool(ABC):
         return [done[ticket].value for ticket in tickets]
 
     def usage(self) -> Sequence[Usage]:
-        """Return how busy each worker was."""
+        """Return the usage of each worker."""
         return []
 
     def close(self) -> None:
-        """End all workers and drop the work that is not done; closing twice is closing once."""
+        """End all workers and drop unfinished work; a second call does nothing."""
         self._closed = True
         self._queue.clear()
         self._n_pending = len(self._finished)
@@ -239,10 +240,10 @@ class Pool(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """End all workers that there are."""
+        """End all workers."""
 
     def _pack(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return function and arguments in the form that goes to a worker."""
+        """Return function and arguments in the form that is sent to a worker."""
         return function, arguments
 
     @abstractmethod
@@ -251,16 +252,17 @@ class Pool(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """Wait until something happens, and act on it."""
+        """Wait a short time for events of the workers, and handle them."""
 
     def _check_open(self) -> None:
         if self._closed:
             raise ConfigError("Expected an open pool, but it was closed. Make a new one.")
 
     def _drop(self, tickets: Sequence[int]) -> None:
-        """Forget work that nobody waits for any more; what a worker has begun, it finishes for nothing."""
+        """Forget work that is no longer waited for; the results of work that has begun are discarded."""
         if self._closed:
             return
+
         dropped = set(tickets)
         queued = {item.ticket for item in self._queue} & dropped
         finished = {completion.ticket for completion in self._finished} & dropped
@@ -285,22 +287,22 @@ def perform(
 
     Args:
         function: The function.
-        target: Its first argument; `NO_TARGET` where the pool has no spec.
-        arguments: Its other arguments.
+        target: The first argument of the function; `NO_TARGET` if the pool has no spec.
+        arguments: The other arguments of the function.
 
     Returns:
-        Value, failure and seconds.
+        The value, the failure or ``None``, and the duration in seconds.
     """
     start = time.perf_counter()
     try:
         value = function(*arguments) if target is NO_TARGET else function(target, *arguments)
-    except KeyboardInterrupt:  # the user's wish, and no fault of the work
+    except KeyboardInterrupt:  # the wish of the user, and not a fault of the work
         raise
-    # One bad candidate must not end a search of hours, whatever its work raises.
+    # Whatever the work of one candidate raises, it must not end a search of hours.
     except BaseException as error:
         return None, Failure.of(error), time.perf_counter() - start
     return value, None, time.perf_counter() - start
 
 
 NO_TARGET = object()
-"""Stands for the target of a pool without a spec."""
+"""The target of a pool without a spec."""

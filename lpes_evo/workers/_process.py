@@ -1,7 +1,7 @@
 """DevicePool: one worker process per device, on `multiprocess`.
 
-Messages travel through a `multiprocess.connection.Connection`, whose calls wait. A pool must not wait for a worker
-that is stopped in the middle of a message, so two threads beside each worker do the waiting.
+Messages are sent through a `multiprocess.connection.Connection`, whose calls block. The pool must not block when a
+worker is stopped in the middle of a message, so each worker has two threads in this process that send and receive.
 """
 
 import os
@@ -33,27 +33,27 @@ _BEATS = {ALIVE: Message("alive"), ADVANCED: Message("advanced")}
 
 
 class DevicePool(SlotPool):
-    """One process per device, each with a target of its own; lost processes are replaced on the same device.
+    """A pool with one process per device, each with its own target; a lost process is replaced on the same device.
 
-    Processes are started by `multiprocess` from a spawn context of its own, so that the start method of the caller
-    stays as it is. Each sees exactly one GPU. Functions and specs may be defined in a script, a notebook or a
-    function: they cross by value, with the names they use. So workers do not run the caller's script again, and it
-    needs no guard.
+    `multiprocess` starts the processes from a separate spawn context, so that the start method of the caller is
+    unchanged. Each process sees exactly one GPU. Functions and specs may be defined in a script, a notebook or a
+    function, since they are sent by value, together with the names that they use. So workers do not run the script of
+    the caller again, and the script needs no ``__main__`` guard.
 
     Args:
-        devices: The devices, or text for `parse_devices`.
-        spec: Makes the target in each worker from the name of its device; it crosses to the worker, so it should say
-            how the model is loaded instead of holding one. ``None`` for functions that need no target.
+        devices: The devices, or a text for `parse_devices`.
+        spec: Makes the target in each worker from the name of its device. The spec is sent to the worker, so it should
+            load a model instead of holding one. ``None`` for functions that need no target.
         work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
             `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
             at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
             as many for a worker that makes its target.
-        on_event: Hears of lost and replaced workers.
+        on_event: Called with one line about each lost or replaced worker.
 
     Raises:
-        ConfigError: The devices are not valid, or the spec cannot cross to a worker.
-        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
+        ConfigError: The devices are not valid, or the spec cannot be sent to a worker.
+        LpesError: The target cannot be made. The class is that of the error of the spec, or else `EvaluationError`.
         EvaluationError: The workers die before they are ready.
     """
 
@@ -106,12 +106,12 @@ class DevicePool(SlotPool):
         with suppress(Empty):
             worker, frame = self._inbox.get(timeout=timeout)
             while True:
-                # What a worker said before it was replaced counts no more.
+                # Messages of a worker that was replaced are out of date.
                 if id(worker) in self._slot_of:
                     yield worker, worker.read(frame)
                 worker, frame = self._inbox.get_nowait()
 
-        # A process that the work has forked may hold the connection to a dead worker open.
+        # A process that the work has forked may hold the connection to a dead worker open, so its end does not come.
         if time.monotonic() - self._looked_at > _LOOK_SECONDS:
             self._looked_at = time.monotonic()
             for slot in self._slots:
@@ -123,9 +123,9 @@ class _ProcessWorker:
     """A process, the connection to it, and the threads that send and receive.
 
     Args:
-        process: The process, which is started.
-        connection: The connection to it.
-        inbox: Takes what the process says, and ``None`` at the end of it.
+        process: The process, which has been started.
+        connection: The connection to the process.
+        inbox: Queue for the frames that the process sends, and for ``None`` at the end of the connection.
     """
 
     is_placed = True
@@ -151,13 +151,13 @@ class _ProcessWorker:
         self._requests.put(request)
 
     def read(self, frame: bytes | None) -> Message:
-        """Return what a frame says; ``None`` stands for the end of the connection."""
+        """Return the message of a frame; ``None`` stands for the end of the connection."""
         if frame is None:
             return self._gone()
         return _BEATS[frame] if frame in _BEATS else Message.decode(frame)
 
     def hang_up(self) -> None:
-        """End the connection in both directions, also where another process holds its other end open."""
+        """End the connection in both directions, also if another process holds its other end open."""
         with socket.socket(fileno=os.dup(self._connection.fileno())) as channel, suppress(OSError):
             channel.shutdown(socket.SHUT_RDWR)
 
@@ -177,7 +177,7 @@ class _ProcessWorker:
             self.process.close()
 
     def _send_all(self) -> None:
-        with suppress(OSError):  # the process is gone, which the other thread tells
+        with suppress(OSError):  # the process is gone, which the other thread reports
             while (request := self._requests.get()) is not None:
                 self._connection.send_bytes(request)
 
@@ -188,7 +188,7 @@ class _ProcessWorker:
         self._inbox.put((self, None))
 
     def _gone(self) -> Message:
-        """Say how the process ended."""
+        """Return a message about the end of the process."""
         self.process.join(_BURY_SECONDS)
         code = self.process.exitcode
         if code is None:
@@ -207,11 +207,11 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Start a process deaf to signals that reach a whole terminal or job: the parent alone answers them."""
+    """Block signals that reach a whole terminal or job in processes that start here; the parent alone answers them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # It is started together with the first process otherwise, and lets interrupts in when it is.
+    # Otherwise the tracker would be started together with the first process, and would unblock interrupts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     try:
@@ -222,7 +222,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _without_script() -> Iterator[None]:
-    """Keep a process that starts from running the script of this one, which multiprocess finds by these names."""
+    """Keep processes that start here from running the script of this one, which multiprocess finds by these names."""
     script = vars(sys.modules["__main__"])
     before: dict[str, Any] = {name: script[name] for name in ("__file__", "__spec__") if name in script}
     script.pop("__file__", None)

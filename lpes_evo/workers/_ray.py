@@ -1,4 +1,9 @@
-"""A pool on a Ray cluster, with one actor per GPU."""
+"""RayPool: a pool on a Ray cluster, with one actor per GPU.
+
+Lost actors are replaced by the pool, and not by Ray's ``max_restarts`` and ``max_task_retries``. These were tried: the
+program hears nothing of the tries before the last one, and so cannot report the loss of an actor or count its tries.
+Actors also give signs of life to the pool, since Ray does not notice an actor that is stopped.
+"""
 
 import os
 import re
@@ -21,34 +26,34 @@ _TELL_AFTER_SECONDS = 30.0
 
 
 class RayPool(SlotPool):
-    """One actor per GPU of a Ray cluster, each with a target of its own; lost actors are started again.
+    """A pool with one actor per GPU of a Ray cluster, each with its own target; a lost actor is replaced.
 
-    An actor that is lost, alone or with its machine, is started again wherever the cluster has room. Where it has
-    none, the place waits for it and the others go on. On a cluster without GPUs actors take one CPU each.
+    A lost actor, alone or with its machine, is replaced wherever the cluster has room. While there is no room, its
+    place waits, and the other actors continue. On a cluster without GPUs each actor takes one CPU.
 
-    The package must be installed on every machine of the cluster, and paths and models that the spec names must be
-    found there.
+    The package must be installed on every machine of the cluster. Paths and models that the spec names must exist
+    there.
 
     Args:
-        address: ``local`` for a cluster of this machine that ends with the pool, ``auto`` for the one that runs on
+        address: ``local`` for a cluster on this machine that ends with the pool, ``auto`` for the cluster that runs on
             this machine, or ``host:port``. A process that is connected to a cluster stays connected to it.
-        spec: Makes the target in each worker from the name of its device, ``cuda:0`` or ``cpu``; it crosses to the
-            worker. ``None`` for functions that need no target.
+        spec: Makes the target in each worker from the name of its device, ``cuda:0`` or ``cpu``. The spec is sent to
+            the worker. ``None`` for functions that need no target.
         devices: ``cuda`` for all GPUs of the cluster, ``cpu`` for one actor per machine, ``cpu:N`` for N actors
-            without a GPU, ``auto`` for the GPUs or, where there are none, one actor per machine.
+            without a GPU, ``auto`` for the GPUs or, without GPUs, one actor per machine.
         work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
             `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
             at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
             as many for a worker that makes its target.
-        patience: Seconds without any worker that has a place in the cluster, after which the work is given up.
-        on_event: Hears of lost, waiting and replaced workers.
+        patience: Seconds without any worker that has a place in the cluster, after which the pool gives up.
+        on_event: Called with one line about each lost, waiting or replaced worker.
 
     Raises:
-        ConfigError: Ray is not installed, there is no such cluster, it has no such devices, or the spec cannot cross
+        ConfigError: Ray is not installed, there is no such cluster, it has no such devices, or the spec cannot be sent
             to a worker.
-        LpesError: The target cannot be made; of the class that the spec raised, else an `EvaluationError`.
-        EvaluationError: The workers die before they are ready, or the cluster has no room for any.
+        LpesError: The target cannot be made. The class is that of the error of the spec, or else `EvaluationError`.
+        EvaluationError: The workers die before they are ready, or the cluster has no room for any worker.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class RayPool(SlotPool):
         patience: float = 300.0,
         on_event: Callable[[str], None] | None = None,
     ) -> None:
+        # Everything that can be checked without a cluster is checked first.
         n_cpu_actors = _n_cpu_actors(devices)
         self._spec = pack(spec, "the spec of the pool")
         self._ray = _ray_session.import_ray()
@@ -125,7 +131,7 @@ class RayPool(SlotPool):
             yield said[reference], said[reference].receive(reference)
 
     def _look_for_places(self) -> None:
-        """Tell of workers that wait for a place in the cluster, and give up when all do."""
+        """Report workers that wait for a place in the cluster, and give up if all of them wait too long."""
         now = time.monotonic()
         workers = [(slot, slot.worker) for slot in self._slots if isinstance(slot.worker, _RayWorker)]
         if any(worker.is_placed for _, worker in workers):
@@ -145,7 +151,7 @@ class RayPool(SlotPool):
 
 
 class _RayWorker:
-    """An actor, and what it is asked."""
+    """An actor, and the references to its pending answers."""
 
     def __init__(self, ray: Any, actor: Any, target: Any, beat_seconds: float) -> None:
         self.is_placed = False
@@ -158,11 +164,11 @@ class _RayWorker:
         self._ask_for_beat()
 
     def references(self) -> list[Any]:
-        """Return what to wait for; when an actor is lost, that is told too."""
+        """Return the pending references, which are also ready when the actor is lost."""
         return [self._beat] if self._answer is None else [self._answer, self._beat]
 
     def is_waiting_long(self, now: float) -> bool:
-        """Return, once, whether the actor has had no place in the cluster for long."""
+        """Return whether the actor has waited long for a place in the cluster; true only once."""
         if self.is_placed or now < self._told_at:
             return False
         self._told_at = float("inf")
@@ -176,7 +182,7 @@ class _RayWorker:
         self._answer = self._actor.work.remote(request)
 
     def receive(self, reference: Any) -> Message:
-        """Return what the actor says on something that it was asked and that is there."""
+        """Return the message of a reference that is ready."""
         try:
             data = self._ray.get(reference)
         except (self._ray.exceptions.RayError, RuntimeError) as error:
@@ -190,12 +196,12 @@ class _RayWorker:
         return Message.decode(data)
 
     def kill(self) -> None:
-        # Where the cluster itself is lost, there is nothing to end.
+        # If the cluster itself is lost, there is nothing to end.
         with suppress(self._ray.exceptions.RayError, RuntimeError):
             self._ray.kill(self._actor, no_restart=True)
 
     def bury(self) -> None:
-        """Leave that to Ray, which gives the next actor a place when this one is gone."""
+        """Do nothing, since Ray gives the next actor a place when this one is gone."""
 
     def _ask_for_beat(self) -> None:
         beat = self._actor.beat.options(concurrency_group="beat")
@@ -216,7 +222,7 @@ def _n_cpu_actors(devices: str) -> int | None:
 
 
 def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | None) -> tuple[str, int, int]:
-    """Return what an actor calls its device, how many actors there are, and how many threads each may use."""
+    """Return the name of the device within an actor, the number of actors, and the number of threads of each."""
     gpus = [(int(node.get("GPU", 0)), int(node.get("CPU", 0))) for node in nodes if node.get("GPU", 0) >= 1]
     n_cpus = sum(int(node.get("CPU", 0)) for node in nodes)
 
@@ -238,16 +244,17 @@ def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | Non
 
 
 def _strangers() -> list[str]:
-    """Return the folders that Ray has actors import from first, though this process does not import from them.
+    """Return the folders that actors of Ray import from first, but this process does not.
 
-    That is the working directory. In a clone of this project its folder `lpes_evo` would hide the installed package.
+    The only such folder is the working directory. In a clone of this project its folder `lpes_evo` would hide the
+    installed package.
     """
     here = os.path.abspath(os.curdir)
     return [] if here in map(os.path.abspath, sys.path) else [here]
 
 
 def _reason(error: Exception) -> str:
-    """Return what Ray says of a lost actor, as one line without identities of the cluster."""
+    """Return Ray's reason for the loss of an actor, as one line without the identifiers of the cluster."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and "error raised in its creation task" in lines[0]:
         return f"it could not be created: {lines[-1]:.280}"

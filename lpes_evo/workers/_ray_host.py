@@ -1,7 +1,7 @@
-"""What runs in an actor of Ray; it imports nothing heavy before the spec does.
+"""Host: the class of an actor of Ray, which imports nothing heavy before the spec does.
 
-This module crosses to the actor by value, so that the actor chooses where it imports the package from. Hence it imports
-nothing of the package at its top.
+This module is sent to the actor by value, so that the actor chooses where it imports the package from. Hence the module
+has no imports of the package at its top.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Host:
-    """Holds the target of one worker. Messages and work cross as bytes, as they do between processes.
+    """The target of one worker. Messages and work are sent as bytes, as they are between processes.
 
     Args:
         strangers: Folders that this process must not import from.
@@ -21,7 +21,7 @@ class Host:
 
     def __init__(self, strangers: list[str]) -> None:
         for folder in strangers:
-            # The folder may stand there once more, further behind, by the wish of the user.
+            # Only the first entry is removed. A later one was added by the user.
             if folder in sys.path:
                 sys.path.remove(folder)
         from lpes_evo.workers import _message, _steps
@@ -31,7 +31,7 @@ class Host:
         self._target: Any = None
 
     def make(self, spec: bytes, device: str) -> bytes:
-        """Make the target, and say where this is."""
+        """Make the target, and return a message with the place of this actor."""
         self._target, message = self._message.make_target(spec, device)
         if device != "cpu":
             device = f"cuda:{os.environ.get('CUDA_VISIBLE_DEVICES', '?')}"
@@ -42,6 +42,6 @@ class Host:
         return self._message.answer(request, self._target).encode()
 
     def beat(self, seconds: float) -> int:
-        """Return after a while how many steps the work has done; that it does shows that this process is alive."""
+        """Return the number of steps of the work, after a delay; the return shows that this process is alive."""
         time.sleep(seconds)
         return self._n_steps()

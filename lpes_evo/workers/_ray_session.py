@@ -1,4 +1,9 @@
-"""The connection of this process to a Ray cluster, which the pools of a process share."""
+"""The connection of this process to a Ray cluster, which all pools of the process share.
+
+An address is probed before ``ray.init``, since Ray's own errors were tried and come late or not at all. Where nothing
+answers, Ray 2.60 waited for more than five minutes by default, and for 41 seconds with a single retry. With shorter
+time limits of its own it ended the program without an exception.
+"""
 
 import logging
 import os
@@ -18,12 +23,12 @@ LOCAL = "local"
 _PROBE_SECONDS = 10.0
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray reads these when it is imported. The pool says itself what happens to workers.
+    # Ray reads these variables when it is imported. The pool itself reports the loss of workers.
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
     "RAY_SCHEDULER_EVENTS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-# What a client of HTTP/2, which Ray speaks, says first: the preface and an empty SETTINGS frame (RFC 9113, 3.4).
+# Ray uses HTTP/2, whose clients first send a preface and a SETTINGS frame, here an empty one (RFC 9113, section 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS = 4
 
@@ -35,7 +40,7 @@ def import_ray() -> Any:
     """Return the package `ray`.
 
     Raises:
-        ConfigError: It is not installed.
+        ConfigError: Ray is not installed.
     """
     try:
         with environment(_QUIET):
@@ -49,18 +54,18 @@ def import_ray() -> Any:
 
 
 def connect(address: str, n_cpus: int | None) -> bool:
-    """Connect this process to a cluster, unless it is connected.
+    """Connect this process to a cluster, unless it is connected already.
 
     Args:
-        address: ``local`` for a cluster of this machine that lives as long as the connection, ``auto`` for the one
-            that runs on this machine, or ``host:port``.
-        n_cpus: CPUs that a local cluster has at least; ``None`` for those of the machine.
+        address: ``local`` for a cluster on this machine that ends with the connection, ``auto`` for the cluster that
+            runs on this machine, or ``host:port``.
+        n_cpus: Least number of CPUs of a local cluster; ``None`` for those of the machine.
 
     Returns:
-        Whether `disconnect` must be called; not where the caller had connected the process before.
+        Whether `disconnect` must be called; false if the caller had connected the process before.
 
     Raises:
-        ConfigError: Nothing answers there, or something that is not a Ray cluster of this version.
+        ConfigError: Nothing answers at the address, or something that is not a Ray cluster of this version.
     """
     global _n_users
     ray = import_ray()
@@ -82,10 +87,10 @@ def connect(address: str, n_cpus: int | None) -> bool:
         try:
             with environment(_QUIET), _kept_handler():
                 ray.init(address=address, **options)
-        except Exception as error:  # Ray raises that class itself when a machine is too slow to start it
+        except Exception as error:  # Ray raises Exception itself if the machine is too slow to start it
             remedy = ""
             if address not in (LOCAL, "auto") and "RAY_AUTH_MODE" not in os.environ:
-                # Ray names this cause in no exception, and sends its token to no address unless it is told to.
+                # No exception of Ray names this cause, and Ray sends its token only if it is told to.
                 remedy = ". If ray start said that token authentication is enabled, set RAY_AUTH_MODE=token."
             raise ConfigError(
                 f"Expected a Ray cluster at {address!r} that this machine is part of, but Ray says: "
@@ -97,7 +102,7 @@ def connect(address: str, n_cpus: int | None) -> bool:
 
 
 def disconnect() -> None:
-    """Give up a connection; the last one ends a local cluster."""
+    """End the use of the connection by one pool; the last pool closes it, which ends a local cluster."""
     global _n_users
     with _lock:
         _n_users -= 1
@@ -115,7 +120,11 @@ def _check_same(address: str, connected: str) -> None:
 
 
 def _probe(address: str) -> None:
-    """See that something answers as Ray would, since Ray itself waits for minutes."""
+    """Check that something answers at an address as Ray would, since Ray itself waits for minutes.
+
+    Raises:
+        ConfigError: The address is not valid, nothing answers, or the answer is not HTTP/2.
+    """
     match = re.fullmatch(r"\[?([\w.:-]+?)\]?:(\d{1,5})", address)
     if match is None or int(match[2]) > 65535:
         raise ConfigError(
@@ -142,7 +151,7 @@ def _probe(address: str) -> None:
 
 @contextmanager
 def _kept_handler() -> Iterator[None]:
-    """Keep what the caller does on SIGTERM, which Ray would set."""
+    """Restore the caller's handler of SIGTERM, which Ray replaces."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,4 +1,8 @@
-"""Pools whose workers can be lost: slots, dealing, retries, limits of time."""
+"""SlotPool: a pool whose workers can be lost, with slots for them, retries and time limits.
+
+Workers give signs of life, since the end of a process or of a connection is not enough: without signs of life, no
+executor that was tried noticed a worker that was stopped.
+"""
 
 import time
 from abc import abstractmethod
@@ -13,7 +17,7 @@ from lpes_evo.workers._pack import pack
 from lpes_evo.workers._pool import MAX_ATTEMPTS, TARGET_MADE, Pool, Usage, WorkItem
 
 BEAT_SECONDS = 1.0
-"""Time between two signs of life of a busy worker."""
+"""Seconds between two signs of life of a busy worker."""
 
 _LEAST_SILENCE = 3 * BEAT_SECONDS
 _START_FACTOR = 10
@@ -27,40 +31,42 @@ class Worker(Protocol):
     """A running worker.
 
     Attributes:
-        is_placed: Whether it has resources to run on; silence counts from then on.
+        is_placed: Whether the worker has resources to run on; its silence counts from then on.
     """
 
     is_placed: bool
 
     def is_alive(self) -> bool:
-        """Return whether nothing is known of its end."""
+        """Return whether the worker has not ended, as far as is known."""
 
     def send(self, request: bytes) -> None:
-        """Give it a packed piece of work, without waiting; `SlotPool._listen` tells of a worker that is gone."""
+        """Send a packed piece of work, without waiting; `SlotPool._listen` reports a worker that is gone."""
 
     def kill(self) -> None:
-        """End it at once, without waiting."""
+        """End the worker at once, without waiting."""
 
     def bury(self) -> None:
-        """Wait until a killed worker is gone, a few seconds at most, and free what it held."""
+        """Wait until a killed worker is gone, at most a few seconds, and free its resources."""
 
 
 @dataclass
 class Slot:
-    """A place for a worker, which is filled again when the worker is lost.
+    """A place for a worker, which gets another worker when the first one is lost.
 
     Attributes:
-        number: Its place among the slots.
-        name: What people call it, such as ``worker 1 on cuda:1``.
-        worker: Its worker; ``None`` until it is filled again.
-        start_at: When a slot without a worker is filled; ``None`` once it is given up.
+        number: Index of the slot.
+        name: Name for the user, such as ``worker 1 on cuda:1``.
+        worker: The worker; ``None`` while the slot is empty.
+        start_at: Time at which an empty slot gets a worker; ``None`` after the slot was given up.
         is_ready: Whether the worker has made its target.
-        item: What it works on.
-        since: When the work began.
-        worked: Seconds since then, or since the last step of the work, in which the pool listened.
+        item: The work item that the worker works on.
+        since: Time at which the work began.
+        worked: Seconds since the work began, or since its last step, in which the pool listened.
         silent: Seconds without a sign of life in which the pool listened.
-        n_failed_starts: Starts in a row that led to no target.
-        first_ready: When the slot first had a worker that was ready.
+        n_failed_starts: Number of successive starts without a target.
+        n_done: Number of pieces of work that workers of this slot have finished.
+        busy_seconds: Time that workers of this slot spent on work, in seconds.
+        first_ready: Time at which the slot first had a worker that was ready.
     """
 
     number: int
@@ -79,7 +85,7 @@ class Slot:
 
 
 class SlotPool(Pool):
-    """A pool of workers that are watched and replaced.
+    """A pool that watches its workers and replaces lost ones.
 
     Args:
         names: Names of the devices, one for each worker.
@@ -87,8 +93,8 @@ class SlotPool(Pool):
             `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
             at least two minutes, and an hour until three are seen.
         silence_limit: Seconds without a sign of life after which a busy worker counts as hung, at least 3; ten times
-            as many for a worker that makes its target, since loading a model may keep Python from beating.
-        on_event: Hears of lost and replaced workers.
+            as many for a worker that makes its target, since loading a model may block the thread of its signs of life.
+        on_event: Called with one line about each lost or replaced worker.
     """
 
     def __init__(
@@ -100,10 +106,8 @@ class SlotPool(Pool):
         on_event: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
-
         if work_limit is not None and not work_limit > 0:
             raise ConfigError(f"Expected a limit of positive seconds for work, but got {work_limit!r}.")
-
         if not silence_limit >= _LEAST_SILENCE:
             raise ConfigError(
                 f"Expected a limit of at least {_LEAST_SILENCE:g} seconds for silence, but got {silence_limit!r}: "
@@ -124,7 +128,7 @@ class SlotPool(Pool):
         self._slot_of: dict[int, Slot] = {}
 
     def usage(self) -> list[Usage]:
-        """Return how busy each worker was, losses of workers included."""
+        """Return the usage of each slot, with the work of lost workers."""
         now = time.monotonic()
         return [
             Usage(
@@ -151,12 +155,12 @@ class SlotPool(Pool):
         """Start a worker for a slot, without waiting until it is ready.
 
         Raises:
-            OSError: The system cannot start it.
+            OSError: The system cannot start the worker.
         """
 
     @abstractmethod
     def _listen(self, timeout: float) -> Iterable[tuple[Worker, Message]]:
-        """Wait for messages of the workers, at most ``timeout`` seconds, and return those that are there."""
+        """Wait for messages of the workers, at most ``timeout`` seconds, and return all that have arrived."""
 
     def _start_all(self) -> None:
         """Start every worker, and return when the first is ready.
@@ -178,7 +182,6 @@ class SlotPool(Pool):
                 continue
 
             slot.is_ready, slot.silent = False, 0.0
-
             try:
                 slot.worker = self._start(slot)
             except OSError as error:
@@ -197,7 +200,7 @@ class SlotPool(Pool):
             if slot.worker is None or not slot.is_ready or slot.item is not None:
                 continue
 
-            # No work is blamed for a worker that has ended before it.
+            # A worker that has ended before must not cost the work a try.
             if slot.worker.is_alive():
                 slot.item = self._queue.popleft()
                 slot.item.attempts += 1
@@ -214,7 +217,7 @@ class SlotPool(Pool):
                 "the cause and start again."
             )
 
-        # What was said while nobody listened comes first: a worker that has finished is not hung.
+        # Messages that have arrived meanwhile come first, since a worker that has finished is not hung.
         for worker, message in self._listen(_TICK):
             slot = self._slot_of.get(id(worker))
             if slot is not None:
@@ -259,7 +262,7 @@ class SlotPool(Pool):
 
         self._settle(item, slot, message.seconds, message.value, failure)
 
-        # What the tries before have left in the worker may be the cause: the last one is made without it.
+        # The state that earlier tries have left in the worker may be the cause, so the last try gets a new worker.
         if (
             failure is not None
             and not failure.final
@@ -277,7 +280,7 @@ class SlotPool(Pool):
             self._queue.appendleft(item)
 
     def _look_for_hung(self) -> None:
-        # Only time in which the pool listened counts, so that workers live on when the pool was stopped or busy.
+        # Only time in which the pool listened counts, so that workers are kept when the pool was stopped or busy.
         now = time.monotonic()
         passed, self._listened = min(now - self._listened, 2 * _TICK), now
         for slot in self._slots:
@@ -300,20 +303,22 @@ class SlotPool(Pool):
         return _FIRST_LIMIT if self._n_seen < 3 else max(_LEAST_LIMIT, _LIMIT_FACTOR * self._longest)
 
     def _lose(self, slot: Slot, how: str, kind: Literal["killed", "hung"] = "killed") -> None:
-        """Take note that a worker is lost, give its work item back, and have its slot filled again."""
+        """Put the work item of a lost worker back, and have its slot filled again."""
         item, slot.item = slot.item, None
         if not slot.is_ready:
             slot.n_failed_starts += 1
+
         if item is not None:
             how += f" while it worked on {item.name}, try {item.attempts} of {MAX_ATTEMPTS}"
             seconds = time.monotonic() - slot.since
             slot.busy_seconds += seconds
             text = f"{slot.name} {how}"
             self._settle(item, slot, seconds, None, Failure(kind, "", text, f"{text}\n", poisons=False))
+
         self._empty(slot, how)
 
     def _empty(self, slot: Slot, how: str) -> None:
-        """End the worker of a slot; another takes its place soon, unless too many could not be started."""
+        """End the worker of a slot, and plan a new one, unless too many starts have failed."""
         worker, slot.worker = slot.worker, None
         if worker is not None:
             del self._slot_of[id(worker)]
