@@ -10,9 +10,10 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import multiprocess
@@ -78,7 +79,8 @@ class DevicePool(SlotPool):
         )
         self._context = multiprocess.get_context("spawn")
         self._spec = pack(spec, "the spec of the pool")
-        self._inbox: SimpleQueue[tuple[_ProcessWorker, bytes | None]] = SimpleQueue()
+        self._inbox: deque[tuple[_ProcessWorker, bytes | None]] = deque()
+        self._has_arrived = threading.Event()
         self._looked_at = 0.0
         self._start_all()
 
@@ -98,18 +100,19 @@ class DevicePool(SlotPool):
         finally:
             theirs.close()
 
-        worker = _ProcessWorker(process, ours, self._inbox)
+        worker = _ProcessWorker(process, ours, self._deliver)
         worker.send(self._spec)
         return worker
 
     def _listen(self, timeout: float) -> Iterator[tuple["_ProcessWorker", Message]]:
-        with suppress(Empty):
-            worker, frame = self._inbox.get(timeout=timeout)
-            while True:
-                # Messages of a worker that was replaced are out of date.
-                if id(worker) in self._slot_of:
-                    yield worker, worker.read(frame)
-                worker, frame = self._inbox.get_nowait()
+        self._has_arrived.wait(timeout)
+        self._has_arrived.clear()
+        while self._inbox:
+            worker, frame = self._inbox.popleft()
+
+            # Messages of a worker that was replaced are out of date.
+            if id(worker) in self._slot_of:
+                yield worker, worker.read(frame)
 
         # A process that the work has forked may hold the connection to a dead worker open, so its end does not come.
         if time.monotonic() - self._looked_at > _LOOK_SECONDS:
@@ -118,6 +121,10 @@ class DevicePool(SlotPool):
                 if isinstance(slot.worker, _ProcessWorker) and not slot.worker.is_alive():
                     slot.worker.hang_up()
 
+    def _deliver(self, worker: "_ProcessWorker", frame: bytes | None) -> None:
+        self._inbox.append((worker, frame))
+        self._has_arrived.set()
+
 
 class _ProcessWorker:
     """A process, the connection to it, and the threads that send and receive.
@@ -125,24 +132,28 @@ class _ProcessWorker:
     Args:
         process: The process, which has been started.
         connection: The connection to the process.
-        inbox: Queue for the frames that the process sends, and for ``None`` at the end of the connection.
+        deliver: Called in a thread with this worker and each frame that the process sends, and with ``None`` at the
+            end of the connection.
     """
 
     is_placed = True
 
     def __init__(
-        self, process: Any, connection: Any, inbox: "SimpleQueue[tuple[_ProcessWorker, bytes | None]]"
+        self, process: Any, connection: Any, deliver: Callable[["_ProcessWorker", bytes | None], None]
     ) -> None:
         self.process = process
         self._connection = connection
-        self._inbox = inbox
+        self._deliver = deliver
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=run, name=f"{run.__name__} {process.name}", daemon=True)
             for run in (self._send_all, self._receive_all)
         ]
-        for thread in self._threads:
-            thread.start()
+
+        # An interrupt must reach the main thread, which alone wakes up by it.
+        with _without_interrupts():
+            for thread in self._threads:
+                thread.start()
 
     def is_alive(self) -> bool:
         return self.process.exitcode is None
@@ -184,8 +195,8 @@ class _ProcessWorker:
     def _receive_all(self) -> None:
         with suppress(EOFError, OSError):
             while True:
-                self._inbox.put((self, self._connection.recv_bytes()))
-        self._inbox.put((self, None))
+                self._deliver(self, self._connection.recv_bytes())
+        self._deliver(self, None)
 
     def _gone(self) -> Message:
         """Return a message about the end of the process."""
@@ -207,7 +218,10 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Block signals that reach a whole terminal or job in processes that start here; the parent alone answers them."""
+    """Block signals that reach a whole terminal or job in processes and threads that start inside the context.
+
+    The main thread of this process alone answers these signals.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
