@@ -107,8 +107,8 @@ def peak_meter(device: str) -> PeakMeter:
         device: ``cpu``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The meter. On Apple's GPU, whose allocator keeps no peak, and on a system whose kernel cannot reset the peak
-        of a process, it measures nothing and says why.
+        The meter. On Apple's GPU, whose allocator keeps no peak, and on a system whose kernel cannot reset the peak of
+        a process, it measures nothing and says why.
     """
     if device_kind(device) == "cuda":
         return _GpuMeter(device)

@@ -1,7 +1,7 @@
-"""A run as one page that needs nothing else: HTML with its style and its pictures inside, for any browser, offline.
+"""Page: a run as one HTML file with its style and its pictures inside, for any browser, offline.
 
 * `write_page`: reads a run folder, measures drift or reads it, and writes ``report.html``.
-* `Page`: what was written, and what of the run is not there yet.
+* `Page`: the file that was written, and what of the run it does not show yet.
 """
 
 import lazy_loader

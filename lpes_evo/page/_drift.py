@@ -1,4 +1,4 @@
-"""The drift of a run's scales: measured on its model, or read from where it was kept."""
+"""Drift of the scales of a run: measured on its model, or read from the folder where it was kept."""
 
 import os
 import shlex
@@ -12,21 +12,21 @@ from lpes_evo.page._run import RunContents
 from lpes_evo.storage import WorkFolder, make_folder, remove_leftovers
 
 DRIFT_FOLDER = "drift"
-"""Where the drift that a page measured is kept, within the folder of the run."""
+"""Folder within the folder of the run that keeps the drift measured for a page."""
 
 _FILE = "drift.json"
 _N_DRAWS = 20
 
 
 def load_drift(path: Path, run: RunContents) -> dict[str, Any]:
-    """Read what ``lpes-evo drift`` measured of the scales of a run.
+    """Read the drift that ``lpes-evo drift`` measured of the scales of a run.
 
     Args:
         path: A folder of ``lpes-evo drift``, or its ``drift.json``.
         run: The run.
 
     Returns:
-        What `lpes_evo.analysis.summarise_drift` gave, with the facts of the analysis.
+        The result of `lpes_evo.analysis.summarise_drift`, with the facts of the analysis.
 
     Raises:
         ConfigError: The file is missing, damaged or edited.
@@ -37,12 +37,14 @@ def load_drift(path: Path, run: RunContents) -> dict[str, Any]:
             f"Expected a run with scales to show the drift of, but the search in {run.folder.path} has not ended. "
             f"Leave out --drift, or finish it with: lpes-evo search --resume {shlex.quote(str(run.folder.path))}"
         )
+
     file = path / _FILE if path.is_dir() else path
     if not file.exists():
         raise ConfigError(
             f"Expected a folder of 'lpes-evo drift' with {file}, but it cannot be read: No such file or directory. "
             f"Make one with 'lpes-evo drift {run.config.model.name} --scales {run.folder.path} --output FOLDER'."
         )
+
     summary = DriftReport.load(file).to_json()
     if summary["scales"] != list(run.scales.scales):
         raise ScalesError(
@@ -53,7 +55,7 @@ def load_drift(path: Path, run: RunContents) -> dict[str, Any]:
 
 
 def drift_folder(run: RunContents, page: Path) -> Path:
-    """Return where the drift that a page measures is kept: in the run, or beside the page where the run is read-only.
+    """Return the folder for the drift that a page measures: in the run, or beside the page if the run is read-only.
 
     Args:
         run: The run.
@@ -65,7 +67,7 @@ def drift_folder(run: RunContents, page: Path) -> Path:
 
 
 def kept_drift(*folders: Path) -> Path | None:
-    """Return the first of several folders with drift that a page measured before; ``None`` where there is none."""
+    """Return the first of several folders that holds the drift of an earlier page; ``None`` where none does."""
     return next((folder for folder in folders if (folder / _FILE).is_file()), None)
 
 
@@ -76,13 +78,13 @@ def measure_drift_of(
     device: str = "auto",
     on_input: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Measure the drift of a finished run's scales on its model, as ``lpes-evo drift`` does, and keep it.
+    """Measure the drift of the scales of a finished run on its model, as ``lpes-evo drift`` does, and keep it.
 
     Args:
         run: The run.
-        folder: Where to keep it.
+        folder: Folder for the drift.
         device: Device of the model.
-        on_input: Hears the number of inputs that are done, and of all.
+        on_input: Called with the number of inputs that are done and the number of all inputs.
 
     Raises:
         LpesError: The model cannot be loaded or is of another depth, another process works beside the folder, or a file
@@ -92,14 +94,16 @@ def measure_drift_of(
 
     with WorkFolder(folder.parent).locked():
         # Another page may have measured it in the meantime.
-        if kept_drift(folder) is None:
-            request = AnalysisRequest(model=run.config.model.name, scales=run.folder.path, device=device)
-            subject = prepare(request)
-            make_folder(folder)
-            remove_leftovers(folder)
+        if kept_drift(folder) is not None:
+            return
 
-            def hear(n_done: int) -> None:
-                if on_input is not None:
-                    on_input(n_done, len(subject.inputs))
+        request = AnalysisRequest(model=run.config.model.name, scales=run.folder.path, device=device)
+        subject = prepare(request)
+        make_folder(folder)
+        remove_leftovers(folder)
 
-            report_drift(subject, folder, n_draws=_N_DRAWS, on_input=hear)
+        def tell(n_done: int) -> None:
+            if on_input is not None:
+                on_input(n_done, len(subject.inputs))
+
+        report_drift(subject, folder, n_draws=_N_DRAWS, on_input=tell)

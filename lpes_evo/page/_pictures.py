@@ -1,4 +1,4 @@
-"""The pictures of a page with what is said of them."""
+"""Pictures of a page, each with its caption and the command that draws it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from lpes_evo.comparison import Axis
 
-# Small, so that the text stays readable on a narrow screen.
+# A small figure, so that its text stays readable on a narrow screen.
 _SIZE = (5.0, 3.6)
+
+# More dots are drawn as pixels, since each one of them as a shape would make the page large.
 _MOST_DOTS = 3000
 
 
@@ -30,9 +32,9 @@ class Picture:
     Attributes:
         name: A word that no other element of the page has.
         svg: The picture.
-        caption: What it shows, and how many of what it rests on.
-        command: The command that draws it.
-        is_wide: Whether it has panels side by side.
+        caption: What the picture shows, and the number of examples or searches behind it.
+        command: The command that draws the picture.
+        is_wide: Whether the picture has panels side by side.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Picture:
 
 
 def result_pictures(run: RunContents, command: str) -> list[Picture]:
-    """Draw accuracy by gold position of a finished run.
+    """Draw the accuracy by gold position of a finished run.
 
     Args:
         run: The run, with a summary.
@@ -51,8 +53,10 @@ def result_pictures(run: RunContents, command: str) -> list[Picture]:
     """
     if run.summary is None:
         return []
+
     figure = plot_positions(run.summary)
     figure.axes[0].set_title("")
+
     rows = next(iter(run.summary["methods"].values()))["positions"]
     counts = sorted({row["n"] for row in rows})
     described = "; ".join(
@@ -60,6 +64,7 @@ def result_pictures(run: RunContents, command: str) -> list[Picture]:
         + ", ".join(f"{row['accuracy']:.2f} at {row['position']:g}" for row in method["positions"])
         for name, method in run.summary["methods"].items()
     )
+
     return [
         _picture(
             figure,
@@ -74,7 +79,7 @@ def result_pictures(run: RunContents, command: str) -> list[Picture]:
 
 
 def curve_pictures(run: RunContents, command: str) -> list[Picture]:
-    """Draw the curve that was found, or the best so far.
+    """Draw the curve that was found, or the best curve so far.
 
     Args:
         run: The run.
@@ -82,6 +87,7 @@ def curve_pictures(run: RunContents, command: str) -> list[Picture]:
     """
     if run.best is None:
         return []
+
     scales = run.runs.space.decode([run.best])[0]
     what = "The curve that was found" if run.scales is not None else "The best curve so far"
     return [
@@ -98,33 +104,48 @@ def curve_pictures(run: RunContents, command: str) -> list[Picture]:
 
 
 def convergence_pictures(run: RunContents, command: str) -> list[Picture]:
-    """Draw how the search converged, as far as an evaluation has succeeded.
+    """Draw the convergence of the search; nothing before the first success.
 
     Args:
         run: The run.
         command: The command that draws these pictures as files.
     """
-    trace, size = run.trace, run.runs.population_size
+    trace = run.trace
     if not np.isfinite(trace.fitness).any():
         return []
-    pictures = []
-    medians = trace.population_median(size)
-    # From where the best has left the first curves behind, and the population is full: the same for every cost.
-    low = np.nanmin([*trace.best[len(trace) // 4 :], medians[3 * len(trace) // 4]])
+
     n = f"n = 1 search, {len(trace)} evaluations"
+    return [
+        *_fitness_pictures(run, command, n),
+        _diversity_picture(run, command, n),
+        _points_picture(run, command, n),
+    ]
+
+
+def _fitness_pictures(run: RunContents, command: str, n: str) -> list[Picture]:
+    """Draw the best fitness so far and the median of the population against each cost that was counted."""
+    trace, size = run.trace, run.runs.population_size
+    medians = trace.population_median(size)
+
+    # The axis begins where the best has left the first curves behind and the population is full. Every cost has the
+    # same axis.
+    low = np.nanmin([*trace.best[len(trace) // 4 :], medians[3 * len(trace) // 4]])
+    reach = max(trace.best[-1] - low, 1e-9)
+
     costs: tuple[tuple[Axis, float], ...] = (
         ("evaluations", len(trace)),
         ("tokens", trace.tokens[-1]),
         ("seconds", trace.seconds[-1]),
     )
-    for against, spent in costs:
-        if spent <= 0:
+    pictures = []
+    for against, cost in costs:
+        if cost <= 0:
             continue
+
         figure = plot_searches(
             {"best so far": run.runs.traces}, run.runs.unit, against=against, population_size=size
         )
         _label(figure, ["best so far", f"median of the best {size} so far"])
-        reach = max(trace.best[-1] - low, 1e-9)
         figure.axes[0].set_ylim(low - 0.05 * reach, trace.best[-1] + 0.05 * reach)
         pictures.append(
             _picture(
@@ -132,49 +153,58 @@ def convergence_pictures(run: RunContents, command: str) -> list[Picture]:
                 f"convergence-{against}",
                 f"Fitness against {against}",
                 f"The best fitness rises from {_first(trace.best):.4g} to {trace.best[-1]:.4g} {run.runs.unit} over "
-                f"{spent:.6g} {against}; the median of the best {size} ends at "
+                f"{cost:.6g} {against}; the median of the best {size} ends at "
                 f"{medians[-1]:.4g}.",
                 f"Best fitness so far and median of the best {size} evaluations so far, the population, against "
                 f"{against}: {n}.",
                 command,
             )
         )
+    return pictures
+
+
+def _diversity_picture(run: RunContents, command: str, n: str) -> Picture:
+    """Draw how far the curves of the population are apart."""
+    size = run.runs.population_size
     figure = plot_diversity({"population": run.runs.traces}, {"population": run.runs.space}, size)
     _label(figure, [])
-    diversity = trace.diversity(run.runs.space, size)
-    pictures.append(
-        _picture(
-            figure,
-            "diversity",
-            "Diversity of the population",
-            f"Mean distance of two curves of the population; at most {diversity.max():.3g}, at the end "
-            f"{diversity[-1]:.3g}.",
-            f"Diversity: how far two curves of the best {size} so far are apart, 0.1 is a tenth of the scale. {n}.",
-            command,
-        )
+
+    diversity = run.trace.diversity(run.runs.space, size)
+    return _picture(
+        figure,
+        "diversity",
+        "Diversity of the population",
+        f"Mean distance of two curves of the population; at most {diversity.max():.3g}, at the end "
+        f"{diversity[-1]:.3g}.",
+        f"Diversity: how far two curves of the best {size} so far are apart, 0.1 is a tenth of the scale. {n}.",
+        command,
     )
+
+
+def _points_picture(run: RunContents, command: str, n: str) -> Picture:
+    """Draw the control points that were tried."""
+    trace = run.trace
     figure = plot_tried_points(run.runs.traces)
     _label(figure, ["points of the best curve"])
+
     n_dots = trace.points.shape[0] * trace.points.shape[1]
     if n_dots > _MOST_DOTS:
         for dots in figure.axes[0].collections:
             dots.set_rasterized(True)
-    pictures.append(
-        _picture(
-            figure,
-            "control-points",
-            "Control points that were tried",
-            f"{n_dots} control points by layer and scale, coloured by the number of their evaluation, and those of the "
-            "best evaluation joined by a line.",
-            f"Control points that were tried, by layer and scale: {n}.",
-            command,
-        )
+
+    return _picture(
+        figure,
+        "control-points",
+        "Control points that were tried",
+        f"{n_dots} control points by layer and scale, coloured by the number of their evaluation, and those of the "
+        "best evaluation joined by a line.",
+        f"Control points that were tried, by layer and scale: {n}.",
+        command,
     )
-    return pictures
 
 
 def drift_pictures(summary: dict[str, Any]) -> list[Picture]:
-    """Draw drift by layer, by arm, and against retrieval.
+    """Draw the drift by layer, by arm, and against retrieval.
 
     Args:
         summary: The drift, see `lpes_evo.page._drift.load_drift`.
@@ -182,6 +212,7 @@ def drift_pictures(summary: dict[str, Any]) -> list[Picture]:
     drift = {name: arm["drift"]["relative_l2"]["value"] for name, arm in summary["arms"].items()}
     medians = ", ".join(f"{name} {value:.2f}" for name, value in drift.items())
     n = f"n = {summary['n_inputs']} inputs, {len(summary['vectors'])} vectors of scales"
+
     drawn = [
         (
             plot_drift_by_layer(summary),
@@ -198,6 +229,7 @@ def drift_pictures(summary: dict[str, Any]) -> list[Picture]:
             f"Mean drift over layers: dots are vectors, marks are medians with 95 % bootstrap intervals. {n}.",
         ),
     ]
+
     if summary["retrieval"] is not None:
         found = summary["retrieval"]["relative_l2"]["all"]["accuracy"]
         correlation = "none" if found is None else f"{found['value']:+.2f}"
@@ -211,6 +243,7 @@ def drift_pictures(summary: dict[str, Any]) -> list[Picture]:
                 f"Retrieval against drift, one mark for each vector of scales. {n}.",
             )
         )
+
     pictures = []
     for figure, name, title, description, caption in drawn:
         if figure.get_suptitle():
@@ -224,11 +257,13 @@ def drift_pictures(summary: dict[str, Any]) -> list[Picture]:
 def _picture(
     figure: "Figure", name: str, title: str, description: str, caption: str, command: str
 ) -> Picture:
+    """Make a picture of a figure with one panel, in the common size."""
     figure.set_size_inches(_SIZE)
     axes = figure.axes[0]
     axes.yaxis.label.set_fontsize(9)
+
     if axes.get_legend() is not None:
-        # Above the picture, where it hides nothing; what is put into brackets stands in the table.
+        # Above the picture the legend hides nothing. The table has what stands in brackets here.
         handles, labels = axes.get_legend_handles_labels()
         labels = [label.partition(" (")[0] for label in labels]
         axes.legend(
@@ -238,11 +273,12 @@ def _picture(
 
 
 def _label(figure: "Figure", labels: list[str]) -> None:
-    """Name the lines of one search within the picture: there are no seeds to tell of, and no room beside it."""
+    """Name the lines within the picture of one search, where there are no seeds to name and no room beside it."""
     axes = figure.axes[0]
     for legend in list(figure.legends):
         legend.remove()
     axes.set_title("")
+
     for line, label in zip(axes.lines, labels, strict=False):
         line.set_label(label)
     if labels:
@@ -250,6 +286,6 @@ def _label(figure: "Figure", labels: list[str]) -> None:
 
 
 def _first(values: Any) -> float:
-    """Return the first number that is one."""
+    """Return the first finite number."""
     numbers: Iterator[float] = (float(value) for value in values if np.isfinite(value))
     return next(numbers)

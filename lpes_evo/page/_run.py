@@ -1,4 +1,4 @@
-"""What the folder of a run holds by now."""
+"""RunContents: everything that the folder of a run holds so far."""
 
 import shlex
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from lpes_evo.storage import read_journal
 
 @dataclass(frozen=True)
 class RunContents:
-    """What is known of a run.
+    """The contents of the folder of a run.
 
     Attributes:
-        folder: Its files.
-        config: Its configuration.
-        record: Where and with what it was made, see `lpes_evo.storage`; empty in a run that never got so far.
-        runs: Its search.
+        folder: The files of the run.
+        config: The configuration.
+        record: Where and with what the run was made, see `lpes_evo.storage`; empty in a run that never got so far.
+        runs: The search.
         scales: The result; ``None`` while the search goes on.
         summary: The measurement on held-out examples, see `lpes_evo.runs.summarise`; ``None`` until it is complete.
-        n_measured: Vectors of scales that are measured on held-out examples.
+        n_measured: Number of vectors of scales that are measured on held-out examples.
     """
 
     folder: RunFolder
@@ -48,6 +48,7 @@ class RunContents:
         """The control points of the result, or of the best evaluation so far; ``None`` before the first success."""
         if self.scales is not None:
             return BezierGenome(self.scales.control_points)
+
         if not np.isfinite(self.trace.fitness).any():
             return None
         return BezierGenome(map(tuple, self.trace.points[int(np.nanargmax(self.trace.fitness))].tolist()))
@@ -59,7 +60,7 @@ class RunContents:
 
     @property
     def has_its_configuration(self) -> bool:
-        """Whether the configuration is, value by value, the one that the run was started with, as far as is known."""
+        """Whether the configuration is the one that the run was started with, value by value, as far as is known."""
         return self.record.get("config") in (None, settings_hash(self.config))
 
 
@@ -70,7 +71,7 @@ def read_run(path: Path) -> RunContents:
         path: The run folder; nothing in it is changed.
 
     Returns:
-        What it holds.
+        The contents of the folder.
 
     Raises:
         JournalError: The folder holds no run, the search has no evaluation yet, or a file is damaged.
@@ -84,9 +85,11 @@ def read_run(path: Path) -> RunContents:
             f"Expected a run whose search has begun, but there is no {folder.journal} yet. "
             f"Go on with: lpes-evo search --resume {shlex.quote(str(path))}"
         )
+
     runs = read_runs([path])
     scales = load_scales(folder.scales, n_layers=runs.space.n_layers) if folder.scales.is_file() else None
     summary = load_report(folder.report) if folder.report.is_file() else None
+
     if summary is not None and (
         scales is None or summary["methods"][LPES].get("scales") != list(scales.scales)
     ):
@@ -94,11 +97,12 @@ def read_run(path: Path) -> RunContents:
             f"Expected the scales measured in {folder.report} to be those of {folder.scales}, but they are not. "
             f"Write both again with: lpes-evo search --resume {shlex.quote(str(path))}"
         )
+
     return RunContents(folder, config, folder.load_record(), runs, scales, summary, _n_measured(folder))
 
 
 def _n_measured(folder: RunFolder) -> int:
-    """Return the number of finished lines of the report's journal, without its header."""
+    """Return the number of vectors in the journal of the measurement on held-out examples."""
     if not folder.report_journal.is_file():
         return 0
     return len(read_journal(folder.report_journal, kind=REPORT_JOURNAL_FORMAT).records)

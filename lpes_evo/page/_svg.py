@@ -1,4 +1,4 @@
-"""A matplotlib figure as an SVG element that can stand inside an HTML page."""
+"""SVG of a matplotlib figure, as an element that can stand inside an HTML page."""
 
 import io
 import re
@@ -14,16 +14,16 @@ _REFERENCE = re.compile(r"url\(#")
 
 
 def to_svg(figure: "Figure", name: str, title: str, description: str) -> Markup:
-    """Return a figure as an SVG element without anything outside it, equal for equal figures.
+    """Return a figure as an SVG element that refers to nothing outside it; equal figures give equal elements.
 
     Text is drawn as outlines, so that it looks the same without the font. Every name within the element begins with
-    ``name``, so that several can stand in one page.
+    ``name``, so that several elements can stand in one page.
 
     Args:
         figure: The figure.
         name: A word that no other element of the page has.
-        title: What it is called.
-        description: What it shows, for readers who cannot see it.
+        title: Title of the figure.
+        description: Description for readers who cannot see the figure.
 
     Returns:
         The element.
@@ -33,14 +33,17 @@ def to_svg(figure: "Figure", name: str, title: str, description: str) -> Markup:
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", dpi=150, metadata={"Date": None})
-    # matplotlib has just written it.
+
+    # The text comes from matplotlib, so that it can be parsed safely.
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314
     _make_own(root, name)
+
     for number, (tag, text) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(tag, id=f"{name}-{tag}")
         element.text = text
         root.insert(number, element)
-    # As wide as there is room for, within what keeps the text readable and in proportion to that of the page.
+
+    # The figure is as wide as the page allows, within limits that keep its text readable beside that of the page.
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
     root.attrib.update(
@@ -54,12 +57,14 @@ def to_svg(figure: "Figure", name: str, title: str, description: str) -> Markup:
 
 
 def _make_own(root: ElementTree.Element, name: str) -> None:
-    """Drop what concerns the whole document, and put ``name`` before every name and every reference to one."""
+    """Drop what concerns a whole document, and put ``name`` before every name and every reference to a name."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag.rpartition("}")[2] in ("metadata", "style"):
                 parent.remove(child)
+
     for element in root.iter():
+        # The parser has put a namespace before tags and attributes.
         element.tag = element.tag.rpartition("}")[2]
         attributes = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
         for key, value in attributes.items():
@@ -69,5 +74,6 @@ def _make_own(root: ElementTree.Element, name: str) -> None:
                 attributes[key] = f"#{name}-{value[1:]}"
             else:
                 attributes[key] = _REFERENCE.sub(f"url(#{name}-", value)
+
         element.attrib.clear()
         element.attrib.update(attributes)

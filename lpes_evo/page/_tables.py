@@ -1,4 +1,4 @@
-"""The tables of a page: what is in their cells, as text for people."""
+"""Tables of a page: result, positions, cost, drift, versions and settings of a run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,150 +11,173 @@ from lpes_evo.runs import CONSTANT, LPES, STYLES
 
 
 def result_table(summary: dict[str, Any]) -> Table:
-    """Return accuracies on held-out examples over all positions, and what LPES is ahead."""
-    rows = []
-    for name, method in summary["methods"].items():
-        difference = summary["differences"].get(name)
-        rows.append(
-            [
-                _label(summary, name),
-                str(method["n"]),
-                _accuracy(method),
-                f"{method['log_probability']:.3f}",
-                "" if difference is None else report_difference(difference),
-            ]
-        )
-    if "shuffles" in summary:
-        found = summary["shuffles"]
-        rows.append(
-            [
-                f"{found['n_shuffles']} random shuffles of LPES, median [range]",
-                str(summary["methods"][LPES]["n"]),
-                interval_text(found["median_accuracy"], found["least_accuracy"], found["largest_accuracy"]),
-                "",
-                "",
-            ]
-        )
-    return Table(
+    """Return the accuracies on held-out examples over all positions, and the difference of LPES to each.
+
+    Args:
+        summary: The measurement on held-out examples, see `lpes_evo.runs.summarise`.
+    """
+    table = Table(
         "Accuracy on held-out examples, all positions: 95 % bootstrap intervals over texts; differences are paired, "
         "on the same examples",
         ["scales", "n", "accuracy", "log-probability (nats per token)", "LPES minus it"],
-        rows,
     )
+
+    for name, method in summary["methods"].items():
+        difference = summary["differences"].get(name)
+        table.add_row(
+            _label(summary, name),
+            method["n"],
+            _accuracy(method),
+            f"{method['log_probability']:.3f}",
+            "" if difference is None else report_difference(difference),
+        )
+
+    if "shuffles" in summary:
+        found = summary["shuffles"]
+        table.add_row(
+            f"{found['n_shuffles']} random shuffles of LPES, median [range]",
+            summary["methods"][LPES]["n"],
+            interval_text(found["median_accuracy"], found["least_accuracy"], found["largest_accuracy"]),
+            "",
+            "",
+        )
+    return table
 
 
 def position_table(summary: dict[str, Any]) -> Table:
-    """Return accuracies by gold position."""
+    """Return the accuracies by gold position.
+
+    Args:
+        summary: The measurement on held-out examples, see `lpes_evo.runs.summarise`.
+    """
     methods, shuffles = summary["methods"], summary.get("shuffles")
-    header = ["position", "n", *(_label(summary, name) for name in methods)]
-    rows = []
+    columns = ["position", "n", *(_label(summary, name) for name in methods)]
+    table = Table(
+        "Accuracy by position of the fact, 0 the beginning and 1 the end, with 95 % Wilson intervals",
+        [*columns, *(["mean of the shuffles"] if shuffles else [])],
+    )
+
     for index, row in enumerate(methods[LPES]["positions"]):
         cells = [_accuracy(method["positions"][index]) for method in methods.values()]
         if shuffles:
             cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
-        rows.append([f"{row['position']:.3g}", str(row["n"]), *cells])
-    return Table(
-        "Accuracy by position of the fact, 0 the beginning and 1 the end, with 95 % Wilson intervals",
-        [*header, *(["mean of the shuffles"] if shuffles else [])],
-        rows,
-    )
+        table.add_row(f"{row['position']:.3g}", row["n"], *cells)
+    return table
 
 
 def cost_table(run: RunContents, cost: Cost, counts: Mapping[str, int]) -> Table:
-    """Return what the search cost."""
+    """Return the cost of a search.
+
+    Args:
+        run: The run.
+        cost: The cost of its evaluations.
+        counts: Number of evaluations by status, see `lpes_evo.page._cost.read_cost`.
+    """
     search = run.config.search
-    rows = [
-        ["evaluations", f"{len(run.trace)} of at most {search.max_evaluations - search.max_gradients}"],
-        ["of these scored in full", f"{counts.get('ok', 0)}"],
-        ["of these stopped early by racing", f"{counts.get('raced', 0)}"],
-        ["of these failed", f"{counts.get('failed', 0)}"],
-    ]
+    table = Table("What the search cost, from its journal", ["", "amount"])
+
+    most = search.max_evaluations - search.max_gradients
+    table.add_row("evaluations", f"{len(run.trace)} of at most {most}")
+    table.add_row("of these scored in full", counts.get("ok", 0))
+    table.add_row("of these stopped early by racing", counts.get("raced", 0))
+    table.add_row("of these failed", counts.get("failed", 0))
     if counts.get("sampled") or search.takes_gradients:
-        rows.append(["gradients", f"{counts.get('sampled', 0)} of at most {search.max_gradients}"])
+        table.add_row("gradients", f"{counts.get('sampled', 0)} of at most {search.max_gradients}")
     if counts.get("repeated"):
-        rows.append(["failures that were tried again", f"{counts['repeated']}"])
-    rows += [
-        [
-            "tokens forwarded, a backward pass counted as two",
-            f"{cost.tokens:,}" if cost.tokens else "not in the journal",
-        ],
-        ["time of the workers, added up", f"{cost.seconds:,.1f} s"],
-    ]
+        table.add_row("failures that were tried again", counts["repeated"])
+
+    tokens = f"{cost.tokens:,}" if cost.tokens else "not in the journal"
+    table.add_row("tokens forwarded, a backward pass counted as two", tokens)
+    table.add_row("time of the workers, added up", f"{cost.seconds:,.1f} s")
     if cost.unraced:
-        rows.append(
-            [
-                "examples scored, of those without racing",
-                f"{cost.scored:,} of {cost.unraced:,}, {100 * cost.scored / cost.unraced:.0f} %",
-            ]
-        )
-    rows.append(["vectors of scales measured on held-out examples", f"{run.n_measured}"])
-    return Table("What the search cost, from its journal", ["", "amount"], rows)
+        share = f"{cost.scored:,} of {cost.unraced:,}, {100 * cost.scored / cost.unraced:.0f} %"
+        table.add_row("examples scored, of those without racing", share)
+
+    table.add_row("vectors of scales measured on held-out examples", run.n_measured)
+    return table
 
 
-def drift_tables(summary: dict[str, Any]) -> list[Table]:
-    """Return drift by arm, the tests against the curve, and the answers that they give."""
+def drift_tables(summary: dict[str, Any]) -> tuple[Table, Table, Table]:
+    """Return the drift by arm, the tests against the curve, and the answers that the tests give.
+
+    Args:
+        summary: The drift, see `lpes_evo.page._drift.load_drift`.
+    """
+    return _arms_table(summary), _tests_table(summary), _answers_table(summary)
+
+
+def _arms_table(summary: dict[str, Any]) -> Table:
+    """Return the drift by arm, with the accuracy where the inputs have answers."""
     has_answers = summary["retrieval"] is not None
-    rows = [
-        [
-            arm_label(name),
-            str(arm["n_vectors"]),
-            *(_interval(arm["drift"][measure]) for measure in MEASURES),
-            str(arm["accumulation"]["relative_l2"]["half_at_layer"]),
-            *([_interval(arm["accuracy"])] if has_answers else []),
-        ]
-        for name, arm in summary["arms"].items()
-    ]
-    if has_answers and summary["untouched"] is not None:
-        untouched = _interval(summary["untouched"]["accuracy"])
-        rows.insert(0, ["untouched model", "", *["0" for _ in MEASURES], "", untouched])
-    arms = Table(
+    columns = ["vectors", "n", *MEASURE_NAMES.values(), "half of it at layer"]
+    table = Table(
         f"Drift of hidden states, mean over layers: medians over vectors with 95 % bootstrap intervals; "
         f"n = {summary['n_inputs']} inputs from {summary['n_sources']} sources, {summary['n_tokens']} tokens",
-        [
-            "vectors",
-            "n",
-            *MEASURE_NAMES.values(),
-            "half of it at layer",
-            *(["accuracy"] if has_answers else []),
-        ],
-        rows,
+        [*columns, *(["accuracy"] if has_answers else [])],
     )
-    tests = Table(
+
+    # The untouched model does not drift.
+    if has_answers and summary["untouched"] is not None:
+        accuracy = _interval(summary["untouched"]["accuracy"])
+        table.add_row("untouched model", "", *["0" for _ in MEASURES], "", accuracy)
+
+    for name, arm in summary["arms"].items():
+        table.add_row(
+            arm_label(name),
+            arm["n_vectors"],
+            *(_interval(arm["drift"][measure]) for measure in MEASURES),
+            arm["accumulation"]["relative_l2"]["half_at_layer"],
+            *([_interval(arm["accuracy"])] if has_answers else []),
+        )
+    return table
+
+
+def _tests_table(summary: dict[str, Any]) -> Table:
+    """Return the paired tests of every arm against the curve."""
+    table = Table(
         "Each arm minus the curve, on the same inputs: a positive difference says that the curve drifts less",
         ["against, by", "difference", "vectors that drift more", "p (Holm)", "the curve drifts"],
-        [
-            [
+    )
+
+    for measure, found in summary["comparisons"].items():
+        for name, row in found.items():
+            table.add_row(
                 f"{arm_label(name)}, {MEASURE_NAMES[measure]}",
                 _difference(row, ".3f"),
                 f"{row['n_more']} of {row['n_vectors']}",
                 p_text(row["p_corrected"]),
                 row["curve_drifts"],
-            ]
-            for measure, found in summary["comparisons"].items()
-            for name, row in found.items()
-        ],
-    )
-    answers = [
-        [f"smooth drifts least, by {MEASURE_NAMES[key]}", CLAIM_WORDS[value]]
-        for key, value in summary["claim"].items()
-    ]
-    answers += [
-        [
+            )
+    return table
+
+
+def _answers_table(summary: dict[str, Any]) -> Table:
+    """Return what the tests say of smoothness, and of drift and retrieval."""
+    table = Table("What the tests say", ["question", "answer"])
+
+    for key, value in summary["claim"].items():
+        table.add_row(f"smooth drifts least, by {MEASURE_NAMES[key]}", CLAIM_WORDS[value])
+
+    for key, found in summary["smoothness"].items():
+        table.add_row(
             f"random vectors minus random curves, by {MEASURE_NAMES[key]}",
             f"{_difference(found, '.3f')}, {p_equation(found['p_value'])}",
-        ]
-        for key, found in summary["smoothness"].items()
-    ]
-    if has_answers:
-        answers += [
-            [f"rank correlation of drift (relative L2) and {score.replace('_', '-')}", _correlation(found)]
-            for score, found in summary["retrieval"]["relative_l2"]["all"].items()
-        ]
-    return [arms, tests, Table("What the tests say", ["question", "answer"], answers)]
+        )
+
+    if summary["retrieval"] is not None:
+        for score, found in summary["retrieval"]["relative_l2"]["all"].items():
+            question = f"rank correlation of drift (relative L2) and {score.replace('_', '-')}"
+            table.add_row(question, _correlation(found))
+    return table
 
 
 def versions_table(run_versions: dict[str, Any], page_versions: dict[str, str]) -> Table:
-    """Return the versions of the run beside those that made the page."""
+    """Return the versions of the packages of the run beside those that made the page.
+
+    Args:
+        run_versions: Versions of the run, by package.
+        page_versions: Versions of this process, by package.
+    """
     names = list(dict.fromkeys([*run_versions, *page_versions]))
     return Table(
         "Versions",
@@ -164,22 +187,30 @@ def versions_table(run_versions: dict[str, Any], page_versions: dict[str, str]) 
 
 
 def settings_table(run: RunContents) -> Table:
-    """Return every setting by its dotted key, as ``--set`` takes it."""
-    rows: list[list[str]] = []
+    """Return every setting of a run by its dotted key, as ``--set`` takes it.
+
+    Args:
+        run: The run.
+    """
+    table = Table("Every setting of the run", ["setting", "value"])
 
     def collect(values: dict[str, Any], prefix: str) -> None:
         for key, value in values.items():
             if isinstance(value, dict) and value:
                 collect(value, f"{prefix}{key}.")
             else:
-                rows.append([f"{prefix}{key}", _setting(value)])
+                table.add_row(f"{prefix}{key}", _setting(value))
 
     collect(run.config.model_dump(mode="json"), "")
-    return Table("Every setting of the run", ["setting", "value"], rows)
+    return table
 
 
 def report_difference(found: dict[str, float]) -> str:
-    """Return a difference on held-out examples, as a report of a run has it, with its interval."""
+    """Return a difference on held-out examples with its interval.
+
+    Args:
+        found: A difference as in ``report.json``.
+    """
     return difference_text(found["difference"], found["low"], found["high"])
 
 
@@ -190,6 +221,7 @@ def _setting(value: Any) -> str:
 
 
 def _label(summary: dict[str, Any], name: str) -> str:
+    """Return what a method is called, the best single scale with its value."""
     label = STYLES[name][0] if name in STYLES else name
     scales = summary["methods"][name].get("scales")
     return f"{label} ({scales[0]:g})" if name == CONSTANT and scales else label

@@ -1,4 +1,4 @@
-"""From a run folder to ``report.html``."""
+"""Writing of ``report.html`` from the folder of a run."""
 
 import shlex
 from collections.abc import Callable
@@ -30,6 +30,11 @@ _PACKAGES = ("matplotlib", "jinja2")
 _FACTS = ("revision", "dtype", "attention", "device", "device_name", "n_layers")
 _HASHES = ("config", "weights", "search_data", "report_data")
 
+_SEARCH = "Search, as it was started"
+_RESUME = "Go on with an unfinished run"
+_CONVERGENCE = "Convergence as pictures"
+_DRIFT = "Drift, in a folder of its own"
+
 
 @dataclass(frozen=True)
 class Page:
@@ -37,7 +42,7 @@ class Page:
 
     Attributes:
         path: The file.
-        missing: What of the run is not in it, as lines for people; empty for a finished run with drift.
+        missing: What the page cannot show of the run, as lines for people; empty for a finished run with drift.
     """
 
     path: Path
@@ -54,20 +59,21 @@ def write_page(
 ) -> Page:
     """Write a run as one HTML file that needs no other file, no script and no network.
 
-    A run that is not finished gives a page with what there is by now. The same run, drift and versions give the same
+    A run that is not finished gives a page with what there is so far. The same run, drift and versions give the same
     bytes.
 
     Args:
-        run: The run folder, as it is to be named in the commands of the page.
+        run: The run folder, as the commands of the page name it.
         output: The file; ``report.html`` in the run folder when ``None``.
-        drift: A folder of ``lpes-evo drift`` on the scales of this run; ``"measure"`` to measure it on the model of a
-            finished run, once: it is kept in the folder ``drift`` of the run, or, where the run is read-only, beside
-            the page in a folder named as the page with ``-drift`` behind; ``None`` to leave it out.
+        drift: A folder of ``lpes-evo drift`` on the scales of this run; or ``"measure"`` to measure it once on the
+            model of a finished run; or ``None`` to leave it out. What was measured is kept in the folder ``drift`` of
+            the run. For a run that is read-only, it is kept beside the page, in a folder with the name of the page and
+            ``-drift``.
         device: Device of the model where drift is measured: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
-        on_input: Hears how many of how many inputs are done while drift is measured.
+        on_input: Called with the number of inputs that are done and the number of all inputs, while drift is measured.
 
     Returns:
-        The file, and what is not in it.
+        The file, and what it does not show.
 
     Raises:
         JournalError: The folder holds no run or none whose search has begun, or a file of it is damaged.
@@ -79,8 +85,9 @@ def write_page(
     path = output if output is not None else run / "report.html"
     contents = read_run(run)
     _check_replaceable(path)
-    # Drift can take long, and would be lost on a page that cannot be written.
+    # A measurement of drift can take long, and would be lost with a page that cannot be written.
     make_folder(path.parent)
+
     summary, kept = None, None
     if isinstance(drift, Path):
         summary = load_drift(drift, contents)
@@ -91,20 +98,21 @@ def write_page(
             measure_drift_of(contents, own, device=device, on_input=on_input)
             kept = own
         summary = load_drift(kept, contents)
+
     missing = _missing(contents, summary)
     page = _render(
         contents, summary, missing, drift_folder=drift if isinstance(drift, Path) else None, kept=kept
     )
-    # Paths and edited files can hold halves of characters, which UTF-8 has no bytes for.
+    # Paths and edited files can hold lone surrogates, for which UTF-8 has no bytes.
     write_atomic(path, page.encode(errors="backslashreplace"))
     return Page(path, missing)
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse to replace what is no page, such as a journal or a device.
+    """Refuse to replace anything but a page, such as a journal or a device.
 
     Raises:
-        StorageError: Something is there and is no HTML, or it cannot be looked at.
+        StorageError: The file exists and is no HTML, or it cannot be looked at.
     """
     try:
         is_there, is_folder = path.exists(), path.is_dir()
@@ -114,6 +122,7 @@ def _check_replaceable(path: Path) -> None:
             f"Expected a file to write the page to, but the system said of {path}: {error.strerror}. "
             "Name another --output."
         ) from error
+
     if is_folder:
         raise StorageError(
             f"Expected a file to write the page to, but {path} is a folder. Name a file in it."
@@ -131,9 +140,10 @@ def _is_page(path: Path) -> bool:
 
 
 def _missing(run: RunContents, drift: dict[str, Any] | None) -> tuple[str, ...]:
-    """Return what a page about a run cannot show."""
+    """Return what the page of a run cannot show, as lines for people."""
     resume = shlex.join(run.resume_command)
     lines = []
+
     if run.scales is None:
         search = run.config.search
         lines.append(
@@ -145,6 +155,7 @@ def _missing(run: RunContents, drift: dict[str, Any] | None) -> tuple[str, ...]:
             f"The measurement on held-out examples is not finished: {run.n_measured} vectors of scales are measured. "
             f"Go on with: {resume}"
         )
+
     if drift is None and run.summary is not None:
         lines.append(
             f"Representational drift was left out. Measure it with: {shlex.join(_report_command(run))}"
@@ -164,7 +175,15 @@ def _render(
     drift_folder: Path | None,
     kept: Path | None,
 ) -> str:
-    """Fill the template in."""
+    """Return the page of a run.
+
+    Args:
+        run: The run.
+        drift: The drift of its scales; ``None`` to leave it out.
+        missing: What the page cannot show.
+        drift_folder: The folder of the drift that the user named.
+        kept: The folder of the drift that this or an earlier page measured.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lpes_evo.page"),
         autoescape=True,
@@ -173,51 +192,17 @@ def _render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    folder = str(run.folder.path)
-    command = run.record.get("command") or shlex.join(
-        ["lpes-evo", "search", "--config", str(run.folder.config)]
-    )
-    if drift is None:
-        report = _report_command(run, "--no-drift") if run.summary is not None else _report_command(run)
-    else:
-        report = _report_command(run, *([] if drift_folder is None else ["--drift", str(drift_folder)]))
-    commands = {
-        "Search, as it was started": command,
-        "The same search again": shlex.join(
-            ["lpes-evo", "search", "--config", str(run.folder.config), "--output", "FOLDER"]
-        ),
-        "Go on with an unfinished run": shlex.join(run.resume_command),
-        "The result as a table": shlex.join(["lpes-evo", "show", folder]),
-        "Convergence as pictures": shlex.join(["lpes-evo", "convergence", folder]),
-        "Drift, in a folder of its own": shlex.join(
-            ["lpes-evo", "drift", run.config.model.name, "--scales", folder, "--output", "FOLDER"]
-        ),
-        "This page": shlex.join(report),
-    }
-    if run.summary is not None:
-        commands.pop("Go on with an unfinished run")
+    commands = _commands(run, drift is not None, drift_folder)
     page_versions = provenance.package_versions() | {name: metadata.version(name) for name in _PACKAGES}
-    values = {
+
+    values: dict[str, Any] = {
         "run": run,
         "config": run.config,
         "missing": missing,
         "fitness": run.scales.fitness if run.scales is not None else run.trace.best[-1:].tolist(),
-        "findings": [] if run.summary is None else _findings(run.summary),
-        "warnings": [] if run.summary is None else warnings_of(run.summary),
-        "result": None if run.summary is None else result_table(run.summary),
-        "positions": None if run.summary is None else position_table(run.summary),
-        "result_pictures": result_pictures(run, command),
-        "curve_pictures": curve_pictures(run, command),
+        "curve_pictures": curve_pictures(run, commands[_SEARCH]),
         "best_scales": [] if run.best is None else run.runs.space.decode([run.best])[0].tolist(),
-        "convergence_pictures": convergence_pictures(run, commands["Convergence as pictures"]),
-        "drift": drift,
-        "drift_tables": [] if drift is None else drift_tables(drift),
-        "drift_pictures": [] if drift is None else drift_pictures(drift),
-        "drift_command": commands["Drift, in a folder of its own"],
-        "drift_is_kept": kept is not None,
-        "drift_folder": "" if kept is None else kept.name,
-        "drift_place": "of the run" if kept == run.folder.path / DRIFT_FOLDER else "beside this page",
-        "report_with_drift": shlex.join(_report_command(run)),
+        "convergence_pictures": convergence_pictures(run, commands[_CONVERGENCE]),
         "cost_table": cost_table(run, *read_cost(run)),
         "settings": settings_table(run),
         "facts": {name: run.record[name] for name in _FACTS if run.record.get(name) is not None},
@@ -225,17 +210,67 @@ def _render(
         "versions": versions_table(run.record.get("versions", {}), page_versions),
         "commands": commands,
     }
+
+    # The measurement on held-out examples comes after the search.
+    values |= {
+        "findings": [] if run.summary is None else _findings(run.summary),
+        "warnings": [] if run.summary is None else warnings_of(run.summary),
+        "result": None if run.summary is None else result_table(run.summary),
+        "positions": None if run.summary is None else position_table(run.summary),
+        "result_pictures": result_pictures(run, commands[_SEARCH]),
+    }
+
+    values |= {
+        "drift": drift,
+        "drift_tables": () if drift is None else drift_tables(drift),
+        "drift_pictures": [] if drift is None else drift_pictures(drift),
+        "drift_command": commands[_DRIFT],
+        "drift_is_kept": kept is not None,
+        "drift_folder": "" if kept is None else kept.name,
+        "drift_place": "of the run" if kept == run.folder.path / DRIFT_FOLDER else "beside this page",
+        "report_with_drift": shlex.join(_report_command(run)),
+    }
     return environment.get_template("page.html").render(values)
+
+
+def _commands(run: RunContents, has_drift: bool, drift_folder: Path | None) -> dict[str, str]:
+    """Return the commands that made the run and the page, and those that go on from there, by what they do."""
+    folder = str(run.folder.path)
+    search = ["lpes-evo", "search", "--config", str(run.folder.config)]
+
+    # The options that give this very page again.
+    options: list[str] = []
+    if has_drift and drift_folder is not None:
+        options = ["--drift", str(drift_folder)]
+    elif not has_drift and run.summary is not None:
+        options = ["--no-drift"]
+
+    commands = {
+        _SEARCH: run.record.get("command") or shlex.join(search),
+        "The same search again": shlex.join([*search, "--output", "FOLDER"]),
+        _RESUME: shlex.join(run.resume_command),
+        "The result as a table": shlex.join(["lpes-evo", "show", folder]),
+        _CONVERGENCE: shlex.join(["lpes-evo", "convergence", folder]),
+        _DRIFT: shlex.join(
+            ["lpes-evo", "drift", run.config.model.name, "--scales", folder, "--output", "FOLDER"]
+        ),
+        "This page": shlex.join(_report_command(run, *options)),
+    }
+    if run.summary is not None:
+        commands.pop(_RESUME)
+    return commands
 
 
 def _findings(summary: dict[str, Any]) -> list[str]:
     """Return the result in sentences that claim no more than the intervals do."""
     methods, found = summary["methods"], []
+
     lpes, untouched = methods[LPES], methods[UNTOUCHED]
     found.append(
         f"Of {lpes['n']} held-out examples the model answers {100 * untouched['accuracy']:.1f} % right untouched and "
         f"{100 * lpes['accuracy']:.1f} % under the found scales."
     )
+
     for name, label in ((UNTOUCHED, "the untouched model"), (CONSTANT, "the best single scale")):
         difference = summary["differences"].get(name)
         if difference is None:
