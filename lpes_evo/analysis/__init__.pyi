@@ -4,7 +4,12 @@ from ._attention_summary import summarise_attention as summarise_attention
 from ._decay import decay_curve as decay_curve, layer_frequencies as layer_frequencies
 from ._drift_record import DriftReport as DriftReport
 from ._drift_summary import summarise_drift as summarise_drift
-from ._hidden_states import MEASURES as MEASURES, Drift as Drift, measure_drift as measure_drift
+from ._hidden_states import (
+    MEASURE_NAMES as MEASURE_NAMES,
+    MEASURES as MEASURES,
+    Drift as Drift,
+    measure_drift as measure_drift,
+)
 from ._inputs import (
     AnalysisInput as AnalysisInput,
     inputs_of_examples as inputs_of_examples,
@@ -34,7 +39,6 @@ from ._similarity import (
 )
 from ._tables import (
     CLAIM_WORDS as CLAIM_WORDS,
-    MEASURE_NAMES as MEASURE_NAMES,
     print_attention as print_attention,
     print_drift as print_drift,
     print_sensitivity as print_sensitivity,

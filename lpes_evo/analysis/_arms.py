@@ -1,4 +1,4 @@
-"""What a curve is compared with: other vectors of scales, each of which keeps a property of the curve and loses one."""
+"""Arms of the drift analysis: vectors of scales that keep one property of a curve and lose another."""
 
 import random
 from collections.abc import Callable
@@ -18,26 +18,27 @@ RANDOM_CURVES = "random curves"
 def drift_arms(
     scales: npt.ArrayLike, space: CurveSpace, *, n_draws: int = 20, seed: int = 0
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Name the vectors of scales whose drift is compared.
+    """Return the vectors of scales whose drift is compared.
 
     * ``curve``: the scales themselves.
     * ``shuffles``: the same scales in random orders over the layers.
     * ``noise``: the scales times ``exp(e)``, where ``e`` is normal and independent in each layer, with the variance
-      that the logarithms of the scales have over the layers. In logarithms, so that scales stay positive.
+      that the logarithms of the scales have over the layers. The noise is added to logarithms, so that scales stay
+      positive.
     * ``constant``: the mean of the scales in every layer.
     * ``random``: every layer on its own, uniform from the smallest to the largest scale of the space.
-    * ``random curves``: curves of the space that were not searched for. They are as smooth as the curve and were chosen
-      as little as ``random``, so these two tell what smoothness does alone.
+    * ``random curves``: curves of the space that were drawn at random. They are as smooth as the curve and, like
+      ``random``, were not chosen by a search. So the difference between the two is the effect of smoothness alone.
 
     Args:
         scales: The curve's scales, ``(n_layers,)``.
-        space: The curves that random ones are drawn from, and the range of random scales.
-        n_draws: Vectors of each random arm.
+        space: The space of the random curves, and the range of the random scales.
+        n_draws: Number of vectors of each random arm.
         seed: Seed of the draws; equal arguments give equal vectors on every platform.
 
     Returns:
-        The vectors of each arm, ``(n_vectors, n_layers)``: one of ``curve`` and ``constant``, ``n_draws`` of the
-        others.
+        The vectors of each arm, ``(n_vectors, n_layers)``: one for ``curve`` and for ``constant``, and ``n_draws`` for
+        each other arm.
 
     Raises:
         ScalesError: The scales are not one finite positive number for each layer of the space.
@@ -48,6 +49,7 @@ def drift_arms(
         raise ConfigError(
             f"Expected one curve and at least one draw of each random arm, but got {len(curve)} and {n_draws}."
         )
+
     values = curve[0].tolist()
     spread = float(np.log(curve).std())
 
@@ -58,6 +60,7 @@ def drift_arms(
 
     with isolated_random(seed, "drift", RANDOM_CURVES):
         random_curves = space.decode([init_random_walk(space) for _ in range(n_draws)])
+
     return {
         CURVE: curve,
         SHUFFLES: draw(SHUFFLES, lambda stream: stream.sample(values, len(values))),

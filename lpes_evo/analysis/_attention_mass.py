@@ -1,4 +1,4 @@
-"""What the last token of an input attends to, layer by layer, untouched and under scales."""
+"""AttentionMass: the attention of the last token of an input, layer by layer, untouched and under scales."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 PARTS = ("beginning", "middle", "end", "first token", "gold span")
-"""Parts of an input. The first three are its thirds; the first token is part of the beginning, and the gold span of
-whichever third it stands in."""
+"""Parts of an input. The first three are its thirds. The first token also belongs to the beginning, and the gold span
+to the third that it stands in."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,14 @@ class AttentionMass:
 
     Attributes:
         untouched: Share of each part for each input and layer, ``(n_inputs, n_layers, n_parts)``; the order of the
-            parts is that of `PARTS`. Not a number in layers that do not attend, and for the gold span where it is not
-            known.
+            parts is that of `PARTS`. NaN in layers that do not attend, and for a gold span that is not known.
         scaled: The same under the scales.
         input_ids: Names of the inputs, ``(n_inputs,)``.
-        sources: What each input is made of, ``(n_inputs,)``.
+        sources: Source that each input is made of, ``(n_inputs,)``.
         positions: Place of the gold fact of each input, ``(n_inputs,)``; ``None`` where there is none.
         gold_tokens: Number of tokens of the gold span of each input, ``(n_inputs,)``; 0 where it is not known.
         n_tokens: Number of tokens of each input, ``(n_inputs,)``.
-        note: How the weights were computed.
+        note: Note on how the weights were computed.
         attending_layers: Indices of the layers that attend, ascending, as recorded while the model ran.
     """
 
@@ -55,22 +54,21 @@ def measure_attention(
     *,
     on_input: Callable[[int], None] | None = None,
 ) -> AttentionMass:
-    """Measure what the last token attends to, on the untouched model and under scales.
+    """Measure the attention of the last token, on the untouched model and under scales.
 
-    The layers compute their output as the attention backend of the model does. Beside it, the eager attention function
-    of the model's family is asked for the weights of the last token alone, ``(heads, n_tokens)``, which are reduced at
-    once; a table of all weights is never made. A backend that takes masks of its own (flash or flex attention) is
-    exchanged for sdpa, or eager where the model has no sdpa, for the time of the measurement; `AttentionMass.note` says
-    so.
+    The layers compute their output with the attention backend of the model. In addition, the eager attention function
+    of the family of the model computes the weights of the last token alone, ``(heads, n_tokens)``, which are reduced at
+    once. A table of all weights is never made. A backend with masks of its own (flash or flex attention) is replaced by
+    sdpa during the measurement, or by eager where the model has no sdpa; `AttentionMass.note` says so.
 
     Args:
         model: A causal language model of transformers, in evaluation mode and without a patch.
         inputs: The inputs.
         scales: Position divisors, ``(n_layers,)``.
-        on_input: Hears the number of inputs that are done.
+        on_input: Called with the number of inputs that are done, both passes counted.
 
     Returns:
-        The attention. Its thirds sum to 1, except in models that let a head attend to nothing.
+        The attention. The shares of the thirds sum to 1, except in models that let a head attend to nothing.
 
     Raises:
         ScalesError: The scales have a wrong shape, or one is not finite or outside 1e-6 to 1e6.
@@ -87,9 +85,11 @@ def measure_attention(
     n_layers = count_layers(model)
     forget_lengths(model)
     decoder: Any = find_structure(model).decoder
+
     shape = (len(inputs), n_layers, len(PARTS))
     found = {"untouched": np.full(shape, np.nan), "scaled": np.full(shape, np.nan)}
     attending: tuple[int, ...] | None = None
+
     with torch.inference_mode(), _readable_backend(model) as note:
         for name, values in found.items():
             with ExitStack() as stack:
@@ -100,7 +100,7 @@ def measure_attention(
                     with watch_last_token(model) as weights_of:
                         decoder(input_ids=ids, use_cache=False)
 
-                    # A layer attends if it called the attention function, whatever weights came of it.
+                    # A layer attends if it called the attention function, whatever the weights are.
                     layers = tuple(sorted(weights_of))
                     attending = layers if attending is None else attending
                     if layers != attending:
@@ -115,6 +115,7 @@ def measure_attention(
 
                     if on_input is not None:
                         on_input(number + 1 + (len(inputs) if name == "scaled" else 0))
+
     return AttentionMass(
         **found,
         input_ids=tuple(entry.id for entry in inputs),
@@ -135,8 +136,8 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
         model: The model; its backend must be sdpa or eager.
 
     Yields:
-        Mean over heads of the weights of each layer that attends, ``(n_tokens,)``; filled by a forward pass over one
-        row without cache. Where a layer attends several times, the mean of these.
+        The weights of each layer that attends, mean over heads, ``(n_tokens,)``; the mean of all times where a layer
+        attends several times. They are filled by a forward pass over one row without a cache.
     """
     from lpes_evo.methods.takeover import attention_function, intercepted_attention
     from lpes_evo.rope import find_structure
@@ -156,24 +157,29 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
         module: Any, underlying: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any
     ) -> Any:
         eager = attention_function("eager", module)
+
         last = None if mask is None else _additive(mask[:1, :, -1:, : key.shape[-2]], query.dtype)
         weights = eager(module, query[:1, :, -1:], key[:1], value[:1], last, **kwargs)[1]
+
         mean = weights[0, :, 0].cpu().double().mean(dim=0).numpy()
         found.setdefault(current[0], []).append(mean)
         means[current[0]] = np.mean(found[current[0]], axis=0)
+
         return underlying(module, query, key, value, mask, **kwargs)
 
-    # One attention module can serve several layers, so the layer is told by what runs, not by the module.
+    # One attention module can serve several layers, so the layer is known by what runs and not by the module.
     handles = [
         module.register_forward_pre_hook(enter(index)) for index, module in enumerate(structure.layers)
     ]
     taken = [module for layer in structure.layers for module in layer.modules()]
+
     try:
         with intercepted_attention(structure.decoder, dict.fromkeys(taken, handler)):
             yield means
     finally:
         for handle in handles:
             handle.remove()
+
     if not means:
         raise UnsupportedModelError(
             f"Expected layers that call the attention interface of transformers, but those of "
@@ -183,7 +189,7 @@ def watch_last_token(model: Any) -> "Iterator[dict[int, npt.NDArray[np.float64]]
 
 @contextmanager
 def _readable_backend(model: Any) -> Iterator[str]:
-    """Give a model a backend whose masks can be read for the length of a block, and say which."""
+    """Give a model a backend whose masks can be read for the length of a block, and yield a note on it."""
     from lpes_evo.rope import find_structure
 
     decoder = find_structure(model).decoder
@@ -192,12 +198,15 @@ def _readable_backend(model: Any) -> Iterator[str]:
     if name in ("sdpa", "eager"):
         yield f"{how}; layers run {name} as before"
         return
+
+    # Several modules can share one config.
     configs: dict[int, Any] = {}
     for module in decoder.modules():
         config = getattr(module, "config", None)
         if hasattr(config, "_attn_implementation_internal"):
             configs[id(config)] = config
     before = {key: config._attn_implementation_internal for key, config in configs.items()}
+
     readable = "sdpa" if getattr(decoder, "_supports_sdpa", False) else "eager"
     try:
         for config in configs.values():
@@ -209,7 +218,7 @@ def _readable_backend(model: Any) -> Iterator[str]:
 
 
 def _additive(mask: "torch.Tensor", dtype: "torch.dtype") -> "torch.Tensor":
-    """Return a mask that is added to scores, as eager attention takes it."""
+    """Return a mask in the form that eager attention adds to scores."""
     import torch
 
     if mask.dtype != torch.bool:
@@ -228,7 +237,7 @@ def _parts(shares: npt.NDArray[np.float64], entry: AnalysisInput) -> list[float]
 
 
 def _check(shares: npt.NDArray[np.float64], layer: int, entry: AnalysisInput, name: str) -> None:
-    """Refuse the weights of a layer that attends, ``(n_tokens,)``, where one is not finite."""
+    """Refuse weights of a layer, ``(n_tokens,)``, that are not all finite."""
     n_wrong = int((~np.isfinite(shares)).sum())
     if n_wrong:
         raise EvaluationError(

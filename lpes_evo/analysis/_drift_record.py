@@ -1,4 +1,4 @@
-"""DriftReport: the file ``drift.json``, strict in every field."""
+"""DriftReport: the record of the file ``drift.json``."""
 
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -13,28 +13,38 @@ _Entry = TypeVar("_Entry")
 
 
 class _Interval(Record):
+    """A value with the limits of its 95 % interval."""
+
     value: float
     low: float
     high: float
 
 
 class _ByMeasure(Record, Generic[_Entry]):
+    """An entry for each measure of drift."""
+
     relative_l2: _Entry
     cosine: _Entry
     cka: _Entry
 
 
 class _Accumulation(Record):
+    """Drift that each layer adds, and the first layer with half of the largest drift."""
+
     added: tuple[float, ...]
     half_at_layer: NonNegativeInt
 
 
 class _Retrieval(Record):
+    """How well the inputs are answered."""
+
     log_probability: _Interval
     accuracy: _Interval
 
 
 class _Arm(Record):
+    """Drift and retrieval of the vectors of an arm."""
+
     n_vectors: PositiveInt
     drift: _ByMeasure[_Interval]
     last_layer: _ByMeasure[_Interval]
@@ -45,6 +55,8 @@ class _Arm(Record):
 
 
 class _Vector(Record):
+    """Drift and retrieval of one vector of scales."""
+
     arm: str
     scales: tuple[float, ...]
     drift: _ByMeasure[float]
@@ -53,6 +65,8 @@ class _Vector(Record):
 
 
 class _Comparison(_Interval):
+    """An arm against the curve, see `lpes_evo.statistics.paired_comparison`."""
+
     n_more: NonNegativeInt
     n_less: NonNegativeInt
     n_vectors: PositiveInt
@@ -64,27 +78,33 @@ class _Comparison(_Interval):
 
 
 class _Difference(_Interval):
+    """A difference of two arms with its p-value."""
+
     p_value: float
 
 
 class _Correlation(_Difference):
+    """A rank correlation over vectors of scales."""
+
     n: PositiveInt
 
 
 class _Correlations(Record):
+    """Rank correlations of drift with each score."""
+
     log_probability: _Correlation | None
     accuracy: _Correlation | None
 
 
 class DriftReport(Record):
-    """What ``lpes-evo drift`` measured.
+    """The measurement of ``lpes-evo drift``.
 
     Attributes:
-        format: What the file is.
+        format: Name of the format.
         version: Version of the format.
         model: Name of the model.
         dtype: Its number format.
-        device: Where it computed.
+        device: Device that held the model.
         attention: Attention backend.
         scales: The scales, ``(n_layers,)``.
         found_on: Name of the model the scales were found on.
@@ -97,8 +117,8 @@ class DriftReport(Record):
         command: The command that made the file.
         versions: Versions of Python and of packages, by name.
         n_inputs: Number of inputs.
-        n_sources: Number of independent materials they are made of.
-        n_tokens: Tokens of all inputs.
+        n_sources: Number of independent sources that the inputs are made of.
+        n_tokens: Number of tokens of all inputs.
         n_layers: Number of layers.
         arms: Drift and retrieval by name of the arm.
         untouched: Retrieval of the untouched model; ``None`` for inputs without answers.
@@ -144,9 +164,10 @@ class DriftReport(Record):
 
     @model_validator(mode="after")
     def _parts_belong_together(self) -> "DriftReport":
-        """Refuse parts that are sound one by one and do not fit together."""
+        """Refuse parts that are each valid and do not fit together."""
         measures = tuple(_ByMeasure.model_fields)
         n_layers, arms = len(self.scales), set(self.arms)
+
         fits = (
             {CURVE} < arms <= _ARMS
             and {entry.arm for entry in self.vectors} == arms
@@ -157,12 +178,14 @@ class DriftReport(Record):
             and set(self.smoothness) <= set(measures)
             and self.n_layers == n_layers
         )
+
         if fits and self.retrieval is not None:
             scored: list[_Arm | _Vector] = [*self.arms.values(), *self.vectors]
             fits = self.untouched is not None and all(
                 entry.log_probability is not None and entry.accuracy is not None for entry in scored
             )
             fits = fits and all("all" in getattr(self.retrieval, name) for name in measures)
+
         if not fits:
             raise ValueError("its parts do not belong to the same arms and layers")
         return self

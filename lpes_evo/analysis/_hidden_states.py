@@ -1,4 +1,4 @@
-"""How far scales move the hidden states of a model, layer by layer, without keeping them."""
+"""Drift: how far scales move the hidden states of a model, layer by layer, measured without keeping the states."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     import torch
 
 MEASURES = ("relative_l2", "cosine", "cka")
-"""Names of the measures: mean over tokens of ``||y - x|| / ||x||``, of one minus cosine, and one minus linear CKA."""
+"""The measures: the mean over tokens of ``||y - x|| / ||x||``, that of one minus cosine, and one minus linear CKA."""
+
+MEASURE_NAMES = {"relative_l2": "relative L2", "cosine": "1 - cosine", "cka": "1 - CKA"}
+"""Name of each measure in tables and pictures."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far hidden states moved.
+    """The distance of hidden states under scales from those of the untouched model.
 
     Attributes:
         values: One number for each measure, vector of scales, input and layer,
-            ``(n_measures, n_vectors, n_inputs, n_layers)``; the order of the measures is that of `MEASURES`. A layer's
-            number is about its output, so drift of earlier layers is in it.
+            ``(n_measures, n_vectors, n_inputs, n_layers)``; the order of the measures is that of `MEASURES`. The number
+            of a layer belongs to its output, so that it contains the drift of earlier layers.
         input_ids: Names of the inputs, ``(n_inputs,)``.
-        sources: What each input is made of, ``(n_inputs,)``.
-        n_tokens: Tokens that were compared.
+        sources: Source that each input is made of, ``(n_inputs,)``.
+        n_tokens: Number of tokens that were compared.
     """
 
     values: npt.NDArray[np.float64]
@@ -51,20 +54,20 @@ def measure_drift(
 ) -> Drift:
     """Compare hidden states under scales with those of the untouched model on the same tokens.
 
-    One forward pass holds an input once untouched and once under each of several vectors of scales; when a layer
-    has computed its output, the copies are compared and forgotten. So no more hidden states are in memory than a
-    forward pass of that batch needs anyway. CKA is taken over the tokens of one input and is biased towards 0 drift
-    where the hidden states are much wider than the input is long, which changes no order of vectors on one input.
+    One forward pass holds an input once untouched and once under each of several vectors of scales. As soon as a layer
+    has computed its output, the copies are compared and dropped. So the memory is that of a forward pass of the batch.
 
-    The first token is left out: it attends to nothing but itself, so no rotation moves it.
+    CKA is taken over the tokens of one input. It is biased towards a drift of 0 where the hidden states are much wider
+    than the input is long; the bias does not change the order of vectors on one input. The first token is left out:
+    it attends to itself alone, so that no rotation moves it.
 
     Args:
         model: A causal language model of transformers, in evaluation mode and without a patch.
         inputs: The inputs.
         scales: Vectors of scales, ``(n_vectors, n_layers)``.
-        batch_tokens: Tokens of one forward pass; an input takes two copies at least. ``None`` chooses by the kind of
-            device.
-        on_input: Hears the number of inputs that are done.
+        batch_tokens: Number of tokens of one forward pass, which holds at least two copies of an input. With ``None``
+            the kind of device decides.
+        on_input: Called with the number of inputs that are done.
 
     Returns:
         The drift.
@@ -83,11 +86,13 @@ def measure_drift(
 
     inputs = check_inputs(inputs)
     n_layers = count_layers(model)
-    forget_lengths(model)
     vectors = np.atleast_2d(check_scales(scales, n_layers))
     if batch_tokens is None:
         batch_tokens = default_batch_tokens(model.device.type)
     check_count("batch_tokens", batch_tokens)
+
+    # An input must be rotated as on a fresh model, whatever the model has seen before.
+    forget_lengths(model)
     values = np.empty((len(MEASURES), len(vectors), len(inputs), n_layers))
     with torch.inference_mode(), patch_rope(model, np.ones(n_layers)) as patch:
         for number, entry in enumerate(inputs):
@@ -100,6 +105,7 @@ def measure_drift(
                 values[:, first : first + len(group), number] = found.cpu().numpy()
             if on_input is not None:
                 on_input(number + 1)
+
     wrong = np.argwhere(~np.isfinite(values))
     if wrong.size:
         _, vector, number, layer = wrong[0]
@@ -107,6 +113,7 @@ def measure_drift(
             f"Expected finite hidden states, but those of layer {layer} are not for input {inputs[number].id!r} under "
             f"vector {vector}. With float16, try bfloat16 or float32."
         )
+
     return Drift(
         values=values,
         input_ids=tuple(entry.id for entry in inputs),
@@ -116,7 +123,7 @@ def measure_drift(
 
 
 def _compare(model: Any, ids: "torch.Tensor", n_layers: int) -> "torch.Tensor":
-    """Return the drift of every row but the first from the first, ``(n_measures, n_rows - 1, n_layers)``."""
+    """Return the drift of every later row from the first row, ``(n_measures, n_rows - 1, n_layers)``."""
     import torch
 
     from lpes_evo.rope import find_structure
@@ -131,6 +138,7 @@ def _compare(model: Any, ids: "torch.Tensor", n_layers: int) -> "torch.Tensor":
                 f"Expected layer {layer} to give one hidden state for each token, (rows, tokens) = {tuple(ids.shape)}, "
                 f"but got {tuple(states.shape)}. The drift of this architecture cannot be measured."
             )
+
         untouched, moved = states[0, 1:].float(), states[1:, 1:].float()
         drift[0, :, layer] = relative_l2(untouched, moved).mean(dim=-1).to(drift.device)
         drift[1, :, layer] = cosine_distance(untouched, moved).mean(dim=-1).to(drift.device)
@@ -148,7 +156,7 @@ def watch_layers(model: Any, look: "Callable[[int, torch.Tensor], None]") -> "It
 
     Args:
         model: The model.
-        look: Called while the forward pass stands behind that layer; what it does not keep is forgotten.
+        look: Called as soon as a layer has computed its output.
 
     Yields:
         Nothing.

@@ -1,4 +1,4 @@
-"""The inputs that are analysed: prompts of a task, with the place of the gold fact, or pieces of a text."""
+"""AnalysisInput: a prompt of a task, with the place of the gold fact, or a piece of a text."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
 
 LEAST_TOKENS = 4
-"""Fewest tokens of an input: the first cannot move, and fewer than three others have no spread worth comparing."""
+"""Smallest number of tokens of an input. The first cannot move, and fewer than three others have too little spread."""
 
 
 @dataclass(frozen=True)
 class AnalysisInput:
-    """One input.
+    """One input of an analysis.
 
     Attributes:
-        id: Its name.
-        source: What it is made of; inputs of one source are not independent.
-        token_ids: What the model is given, ``(n_tokens,)``.
+        id: Name of the input.
+        source: Source of the input; inputs of one source are not independent.
+        token_ids: Tokens that the model is given, ``(n_tokens,)``.
         position: Place of the gold fact, from 0 to 1; ``None`` where there is none.
         gold: First token of the gold span and the one after its last; ``None`` where it is not known.
         row: Prompt and answer, to score retrieval; ``None`` where there is no answer.
@@ -45,7 +45,7 @@ class AnalysisInput:
 def inputs_of_examples(
     loaded: "LoadedModel", examples: Sequence[Example], *, chat_template: bool = True
 ) -> list[AnalysisInput]:
-    """Return the prompts of examples.
+    """Return the prompts of examples as inputs.
 
     The gold span are the tokens of the answer where it stands in the prompt as words of their own; of several such
     places, the one that is nearest to the example's position, or the first where it has none. It is not known where the
@@ -87,14 +87,14 @@ def inputs_of_text(
 ) -> list[AnalysisInput]:
     """Cut a text file into inputs of equal length.
 
-    Each begins with the special tokens that the tokenizer puts in front of a text. What is left at the end is an input
-    only where the text is too short for one of full length.
+    Every input begins with the special tokens that the tokenizer puts in front of a text. The rest at the end of the
+    text is an input only where the text is too short for one of full length.
 
     Args:
         loaded: The model.
         file: A text in UTF-8.
-        length: Tokens of an input, special tokens included.
-        n_inputs: Most inputs, from the beginning of the text.
+        length: Number of tokens of an input, special tokens included.
+        n_inputs: Largest number of inputs; they come from the beginning of the text.
 
     Returns:
         At least one input.
@@ -108,6 +108,7 @@ def inputs_of_text(
             f"Expected at least one input of {LEAST_TOKENS} to {loaded.max_length} tokens, the model's window, but got "
             f"{n_inputs} of {length}."
         )
+
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -123,6 +124,7 @@ def inputs_of_text(
             f"Expected words that the model's tokenizer knows, but {file} has others. The embedded model knows the "
             "numbers 0 to 191 alone."
         )
+
     step = max(1, length - len(front))
     n_pieces = max(1, min(n_inputs, len(ids) // step))
     return [
@@ -138,7 +140,7 @@ def inputs_of_text(
 
 
 def check_inputs(inputs: Sequence[AnalysisInput]) -> list[AnalysisInput]:
-    """Return inputs as a list.
+    """Return inputs as a list, after a check of their number and length.
 
     Raises:
         TaskError: There are none, or one has fewer than four tokens.

@@ -1,4 +1,4 @@
-"""A whole analysis in one folder: numbers as JSON and CSV, pictures as PNG and SVG."""
+"""Reports of drift and attention: one folder with numbers as JSON and CSV and pictures as PNG and SVG."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,11 +34,17 @@ _N_DISTANCES = 65
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Make the folder of an analysis, and keep every other process out of it for the length of a block.
+    """Make the folder of an analysis, and lock it against other processes for the length of a block.
+
+    Args:
+        path: The folder.
+
+    Yields:
+        The folder.
 
     Raises:
         JournalError: Another process works in it.
-        StorageError: It cannot be made, or something is in it already.
+        StorageError: The folder cannot be made, or holds files already.
     """
     make_folder(path)
     with WorkFolder(path).locked():
@@ -53,13 +59,13 @@ def report_drift(
     """Measure drift and retrieval of a curve and its rivals, and write ``drift.json``, ``drift.csv`` and pictures.
 
     Args:
-        subject: What is analysed.
+        subject: The subject of the analysis.
         folder: An empty folder.
-        n_draws: Vectors of each random arm.
-        on_input: Hears the number of inputs whose hidden states are done.
+        n_draws: Number of vectors of each random arm.
+        on_input: Called with the number of inputs whose hidden states are done.
 
     Returns:
-        What is in ``drift.json``.
+        The content of ``drift.json``.
 
     Raises:
         LpesError: An argument is not valid, the model's output is not finite, or a file cannot be written.
@@ -67,6 +73,7 @@ def report_drift(
     space = subject.config.curve.space(subject.loaded.n_layers)
     arms = drift_arms(subject.scales.scales, space, n_draws=n_draws, seed=subject.config.seed)
     vectors = np.concatenate(list(arms.values()))
+
     drift = measure_drift(
         subject.loaded.model, subject.inputs, vectors, batch_tokens=subject.batch_tokens, on_input=on_input
     )
@@ -76,8 +83,10 @@ def report_drift(
         **provenance.describe(**subject.facts(), curves=subject.config.curve.model_dump(mode="json")),
         **summarise_drift(drift, arms, *_scores(subject, vectors)),
     }
+
     DriftReport.of(summary, str(folder / "drift.json")).save(folder / "drift.json")
     write_atomic(folder / "drift.csv", _drift_table(drift, summary))
+
     save_pictures(plot_drift_by_layer(summary), folder / "drift_by_layer")
     save_pictures(plot_drift_of_arms(summary), folder / "drift_of_arms")
     if summary["retrieval"] is not None:
@@ -91,12 +100,12 @@ def report_attention(
     """Measure attention and long-term decay, and write ``attention.json``, ``attention.csv``, ``decay.csv``, pictures.
 
     Args:
-        subject: What is analysed.
+        subject: The subject of the analysis.
         folder: An empty folder.
-        on_input: Hears the number of inputs that are done, both passes counted.
+        on_input: Called with the number of inputs that are done, both passes counted.
 
     Returns:
-        What is in ``attention.json``.
+        The content of ``attention.json``.
 
     Raises:
         LpesError: The model does not let its attention be measured, its output is not finite, or a file cannot be
@@ -105,6 +114,7 @@ def report_attention(
     scales = np.asarray(subject.scales.scales)
     model = subject.loaded.model
     attention = measure_attention(model, subject.inputs, scales, on_input=on_input)
+
     frequencies = layer_frequencies(model)
     longest = max(attention.n_tokens) - 1
     distances = np.unique(np.linspace(0, longest, _N_DISTANCES).round())
@@ -115,9 +125,11 @@ def report_attention(
         **summarise_attention(attention),
         "frequencies": [None if theta is None else theta.tolist() for theta in frequencies],
     }
+
     write_atomic(folder / "attention.json", to_json(summary, indent=1) + "\n")
     write_atomic(folder / "attention.csv", _attention_table(summary))
     write_atomic(folder / "decay.csv", _decay_table(frequencies, scales, distances))
+
     save_pictures(plot_attention(summary), folder / "attention")
     if summary["positions"]:
         save_pictures(plot_gold_attention(summary), folder / "gold_attention")
@@ -128,13 +140,15 @@ def report_attention(
 def _scores(
     subject: Subject, vectors: npt.NDArray[np.float64]
 ) -> tuple[AnswerScores | None, AnswerScores | None]:
-    """Score the inputs, where all have answers, under every vector and on the untouched model."""
+    """Return the scores of the inputs under every vector and on the untouched model, where all inputs have answers."""
     rows = [entry.row for entry in subject.inputs if entry.row is not None]
     if len(rows) < len(subject.inputs):
         return None, None
+
     model, batch_tokens = subject.loaded.model, subject.batch_tokens
     scores = score_answers(model, rows, scales=vectors, batch_tokens=batch_tokens)
     untouched = score_answers(model, rows, batch_tokens=batch_tokens)
+
     if not all(np.isfinite(entry.log_probability).all() for entry in (scores, untouched)):
         raise EvaluationError(
             "Expected finite log-probabilities of the answers, but some are not. With float16, try bfloat16 or float32."
@@ -145,6 +159,7 @@ def _scores(
 def _drift_table(drift: Drift, summary: dict[str, Any]) -> str:
     """Return the mean drift of each vector in each layer as CSV."""
     means = drift.values.mean(axis=2)
+
     rows = []
     for number, entry in enumerate(summary["vectors"]):
         for layer in range(means.shape[-1]):
@@ -159,6 +174,7 @@ def _drift_table(drift: Drift, summary: dict[str, Any]) -> str:
                     entry.get("accuracy"),
                 ]
             )
+
     columns = ["arm", "vector", "layer", "scale", *MEASURES, "log_probability", "accuracy"]
     return Table("", columns, rows).to_csv()
 
@@ -168,6 +184,7 @@ def _attention_table(summary: dict[str, Any]) -> str:
     header = ["layer", "part"]
     for name in ("untouched", "scaled", "difference"):
         header += [name, f"{name}_low", f"{name}_high"]
+
     rows = []
     for layer, row in enumerate(summary["layers"]):
         for part in PARTS if row is not None else ():
@@ -179,6 +196,7 @@ def _attention_table(summary: dict[str, Any]) -> str:
                     for key in ("value", "low", "high")
                 ]
                 rows.append([layer, part, *numbers, found["p_value"], found["p_corrected"]])
+
     return Table("", [*header, "p_value", "p_corrected"], rows).to_csv()
 
 

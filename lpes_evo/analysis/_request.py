@@ -1,4 +1,4 @@
-"""What a command analyses: a model, scales, and inputs, put together from options and from the run they name."""
+"""AnalysisRequest and Subject: the options of an analysis, and the model, scales and inputs that they name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,13 @@ class AnalysisRequest(Settings):
         task: Name of the task whose held-out prompts are analysed; by default that of the run or of the scales.
         config: YAML file with a configuration, for options of the task, gold positions and the seed.
         text: Text file that is analysed instead of a task.
-        length: Tokens of a piece of the text; ``None`` for 512, or the model's window where that is shorter.
-        n_examples: Examples at each gold position, or pieces of the text; ``None`` for 4, or 32.
+        length: Number of tokens of a piece of the text; ``None`` for 512, or the window of the model if it is shorter.
+        n_examples: Number of examples at each gold position, or of pieces of the text; ``None`` for 4, or 32.
         seed: Seed of every draw; by default that of the configuration.
         dtype: Data type of the model, see `lpes_evo.load_model`.
         device: Device of the model.
         attention: Attention backend of the model.
-        batch_tokens: Tokens of one forward pass.
+        batch_tokens: Number of tokens of one forward pass.
     """
 
     model: str
@@ -52,15 +52,15 @@ class AnalysisRequest(Settings):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is analysed.
+    """The model, the scales and the inputs of an analysis.
 
     Attributes:
         request: The options.
-        config: The configuration that they resolve to.
+        config: The configuration that the options resolve to.
         scales: The scales.
         loaded: The model.
         inputs: The inputs.
-        examples: The held-out examples that the inputs are made of; empty for a text.
+        examples: The held-out examples of which the inputs are made; empty for a text.
     """
 
     request: AnalysisRequest
@@ -72,12 +72,13 @@ class Subject:
 
     @property
     def batch_tokens(self) -> int | None:
-        """Tokens of one forward pass that were asked for."""
+        """Number of tokens of one forward pass, where the user gave one."""
         return self.request.batch_tokens or self.config.task.batch_tokens
 
     def facts(self) -> dict[str, Any]:
         """Return what identifies the analysis, as values that `json` can write."""
         request = self.request
+
         return {
             "model": self.loaded.name,
             "dtype": self.loaded.dtype,
@@ -95,13 +96,15 @@ class Subject:
 
 
 def prepare(request: AnalysisRequest) -> Subject:
-    """Read scales and configuration, load the model and make the inputs; what needs no model comes first.
+    """Read scales and configuration, load the model and make the inputs.
+
+    Everything that needs no model comes first, so that bad input is refused early.
 
     Args:
         request: The options.
 
     Returns:
-        What is analysed.
+        The subject of the analysis.
 
     Raises:
         ScalesError: The scales cannot be read, or belong to a model of another depth.
@@ -121,6 +124,7 @@ def prepare(request: AnalysisRequest) -> Subject:
         trust_remote_code=config.model.trust_remote_code,
     )
     load_scales(request.scales, n_layers=loaded.n_layers)
+
     if request.text is None:
         inputs = inputs_of_examples(loaded, examples, chat_template=config.task.chat_template)
     else:
@@ -130,19 +134,22 @@ def prepare(request: AnalysisRequest) -> Subject:
             length=min(_PIECE_TOKENS, loaded.max_length) if request.length is None else request.length,
             n_inputs=_N_PIECES if request.n_examples is None else request.n_examples,
         )
+
     return Subject(request, config, scales, loaded, inputs, examples)
 
 
 def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
+    """Return the configuration of the file or the run that is named, with the options of the request over it."""
     if request.text is not None and request.task is not None:
         raise ConfigError("Expected a task or a text, but got both. Leave out --task or --text.")
     if request.length is not None and request.text is None:
         raise ConfigError("Expected --length only with --text, which it cuts. Leave it out.")
+
     file = request.config
     if file is None and request.scales.is_dir() and (request.scales / "config.yaml").is_file():
         file = request.scales / "config.yaml"
+
     given = {
-        # What the configuration says of the model belongs to this one alone if it is the same.
         "model.name": request.model,
         "model.dtype": request.dtype,
         "model.attention": request.attention,
@@ -153,6 +160,8 @@ def _config(request: AnalysisRequest, scales: Scales) -> RunConfig:
     config = load_config(
         file=file, overrides={key: value for key, value in given.items() if value is not None}
     )
+
+    # A revision, and trust in its code, are those of one model.
     if file is not None and load_config(file=file).model.name != request.model:
         model = config.model.model_copy(update={"revision": None, "trust_remote_code": False})
         config = config.model_copy(update={"model": model})

@@ -1,4 +1,4 @@
-"""Which layers carry retrieval: how much an answer changes with the scale of each layer, before and after."""
+"""Sensitivity: the change of the answers with the scale of each layer, for the untouched model and under scales."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,16 +30,16 @@ def measure_sensitivity(
     *,
     on_example: Callable[[int], None] | None = None,
 ) -> FloatArray:
-    """Return how the score of each example changes with the logarithm of each scale.
+    """Return the derivative of the score of each example with respect to the logarithm of each scale.
 
     Args:
         problem: A problem with gradients.
         scales: Position divisors, ``(n_layers,)``.
-        on_example: Hears the number of examples that are done.
+        on_example: Called with the number of examples that are done.
 
     Returns:
-        The derivatives, ``(n_examples, n_layers)``; for answers in nats per token: what a scale that is larger by one
-        per cent adds to the log-probability, times 100.
+        The derivatives, ``(n_examples, n_layers)``. For scores in nats per token, a scale that is larger by one per
+        cent adds a hundredth of the derivative to the log-probability.
 
     Raises:
         TaskError: The problem has no gradients.
@@ -60,8 +60,8 @@ def summarise_sensitivity(problem: Problem, derivatives: dict[str, FloatArray]) 
     """Condense derivatives to their mean size by layer with 95 % bootstrap intervals over sources.
 
     Args:
-        problem: The problem they were taken of.
-        derivatives: What `measure_sensitivity` gave, by the name of the scales, each ``(n_examples, n_layers)``.
+        problem: The problem.
+        derivatives: Results of `measure_sensitivity` by the name of the scales, each ``(n_examples, n_layers)``.
 
     Returns:
         A mapping that `json` can write: for each name and set of examples (``all``, and each group), one row per layer
@@ -70,6 +70,7 @@ def summarise_sensitivity(problem: Problem, derivatives: dict[str, FloatArray]) 
     groups = np.array(problem.groups)
     masks = {_ALL: np.ones(len(groups), dtype=bool)}
     masks |= {name: groups == name for name in dict.fromkeys(problem.groups)}
+
     sets = {}
     for name, values in derivatives.items():
         sets[name] = {
@@ -80,15 +81,16 @@ def summarise_sensitivity(problem: Problem, derivatives: dict[str, FloatArray]) 
 
 
 def _row(values: FloatArray, sources: npt.NDArray[np.str_]) -> dict[str, float]:
+    """Return the mean size of derivatives with its interval, and their mean."""
     interval = mean_interval(np.abs(values), sources.tolist())
     return {**interval._asdict(), "signed": float(values.mean())}
 
 
 def plot_sensitivity(summary: dict[str, Any]) -> "Figure":
-    """Draw the mean absolute derivative by layer, before and after: over all examples, and for each of their sets.
+    """Draw the mean absolute derivative by layer, before and after, over all examples and for each of their sets.
 
     Args:
-        summary: What `summarise_sensitivity` gave.
+        summary: The result of `summarise_sensitivity`.
 
     Returns:
         The figure.
@@ -97,6 +99,7 @@ def plot_sensitivity(summary: dict[str, Any]) -> "Figure":
     names = list(next(iter(sets.values())))
     label = "|d log-probability / d log scale|\n(nats per token)"
     figure, panels = new_panels([("Layer", label if name == _ALL else "") for name in names])
+
     for axes, group in zip(panels, names, strict=True):
         for name, (text, color, marker) in STATES.items():
             if name in sets:
@@ -104,6 +107,7 @@ def plot_sensitivity(summary: dict[str, Any]) -> "Figure":
                 draw_band(axes, np.arange(len(rows)), rows, label=text, color=color, marker=marker)
         axes.set_title("all examples" if group == _ALL else f"fact in set {group!r}", fontsize=9)
         axes.set_ylim(bottom=0)
+
     panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(f"{summary['n_examples']} examples; means with 95 % bootstrap intervals", fontsize=9)
     return figure
@@ -115,43 +119,49 @@ def report_sensitivity(
     """Measure the untouched model and the scales on held-out examples, and write ``sensitivity.json`` and the picture.
 
     Args:
-        subject: What is analysed; a task, since a text has no answers.
+        subject: The subject of the analysis, which must have a task, since a text has no answers.
         folder: An empty folder.
-        on_input: Hears the number of gradients that are done.
+        on_input: Called with the number of gradients that are done.
 
     Returns:
-        What is in ``sensitivity.json``.
+        The content of ``sensitivity.json``.
 
     Raises:
         LpesError: There is no task, the model has no gradients, or a file cannot be written.
     """
     problem = _problem(subject)
+
     derivatives, n_done = {}, 0
     for name, scales in ((BEFORE, np.ones(problem.n_layers)), (AFTER, np.array(subject.scales.scales))):
         tell = None if on_input is None else _shifted(on_input, n_done)
         derivatives[name] = measure_sensitivity(problem, scales, on_example=tell)
         n_done += len(problem.example_ids)
+
     summary = {
         "format": "lpes-evo/sensitivity",
         "version": 1,
         **provenance.describe(**subject.facts()),
         **summarise_sensitivity(problem, derivatives),
     }
+
     write_atomic(folder / "sensitivity.json", to_json(summary, indent=1) + "\n")
     save_pictures(plot_sensitivity(summary), folder / "sensitivity")
     return summary
 
 
 def _shifted(on_input: Callable[[int], None], n_done: int) -> Callable[[int], None]:
+    """Return a function that adds what was done before to the number it is called with."""
     return lambda number: on_input(n_done + number)
 
 
 def _problem(subject: Subject) -> ModelProblem:
+    """Return the problem of the held-out examples."""
     task = subject.config.task
     if not subject.examples:
         raise ConfigError(
             "Expected a task for the sensitivity of answers, but got a text, which has none. Leave out --text."
         )
+
     return ModelProblem(
         subject.loaded,
         subject.examples,

@@ -1,4 +1,4 @@
-"""How far two sets of states are apart: relative L2, one minus cosine, one minus linear CKA."""
+"""Distances of two sets of states: relative L2, one minus cosine, and one minus linear CKA."""
 
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,8 @@ def relative_l2(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Tensor
 def cosine_distance(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Tensor":
     """Return one minus the cosine of the angle between states.
 
-    It is computed as half of the squared distance of the unit vectors, which is the same number and loses nothing to
-    rounding where the angle is small.
+    The distance is computed as half of the squared distance of the unit vectors. That is the same number, and it loses
+    nothing to rounding where the angle is small.
 
     Args:
         states: The states, ``(..., width)``.
@@ -43,12 +43,12 @@ def cosine_distance(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Te
 
 
 class LinearCka:
-    """Linear centred kernel alignment of two sets of states that come batch by batch.
+    """Linear centred kernel alignment (CKA) of two sets of states that come batch by batch.
 
     CKA is ``||X'Y||^2 / (||X'X|| ||Y'Y||)`` in Frobenius norms, with one row for each state and columns centred
-    (Kornblith et al. 2019, arXiv 1905.00414, section 3). It is 1 for states that differ by rotation, reflection, one
-    common factor or a shift, and lies between 0 and 1. What is kept between batches are sums of products, three
-    matrices of the size of the widths, in float64; the result is that of all states at once.
+    (Kornblith et al. 2019, arXiv 1905.00414, section 3). It lies between 0 and 1, and is 1 for states that differ by a
+    rotation, a reflection, a common factor or a shift. Between batches, three matrices of sums of products are kept in
+    float64, of the size of the widths. The result is that of all states at once.
     """
 
     def __init__(self) -> None:
@@ -60,18 +60,20 @@ class LinearCka:
 
         Args:
             states: States of the first set, ``(n_states, width)``.
-            others: The same states in the second set, ``(..., n_states, other_width)``; leading axes hold several
-                second sets.
+            others: The same states in the second set, ``(..., n_states, other_width)``; leading axes hold several such
+                sets.
 
         Raises:
-            TaskError: The two do not hold as many states.
+            TaskError: The two sets do not hold equally many states.
         """
         _check_pairs(states, others)
         x, y = _exact(states), _exact(others)
-        # Far from the origin, products of raw states would swallow their spread.
+
+        # Products of states far from the origin would lose their spread to rounding.
         if not self._sums:
             self._origins = x.mean(dim=-2), y.mean(dim=-2, keepdim=True)
         x, y = x - self._origins[0], y - self._origins[1]
+
         new = [x.sum(dim=-2), y.sum(dim=-2), x.mT @ x, y.mT @ y, x.mT @ y]
         self._sums = [old + more for old, more in zip(self._sums, new, strict=True)] if self._sums else new
         self._n_states += len(x)
@@ -79,13 +81,14 @@ class LinearCka:
     def distance(self) -> "torch.Tensor":
         """Return one minus the CKA of all pairs so far, ``(...)`` in float64, from 0 to 1.
 
-        It is 0 where no state differs from another in either set, and 1 where this is so in one of them.
+        It is 0 where all states of each set are equal, and 1 where those of one set alone are equal.
 
         Raises:
             TaskError: There are no states yet.
         """
         if not self._n_states:
             raise TaskError("Expected states before their alignment is asked for, but there are none yet.")
+
         x, y, xx, yy, xy = self._sums
         xx, yy, xy = (
             products - left[..., :, None] * right[..., None, :] / self._n_states
@@ -97,31 +100,33 @@ class LinearCka:
 def cka_distance(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Tensor":
     """Return one minus the linear CKA of sets of states, see `LinearCka`.
 
-    Products of widths or of states are formed, whichever are fewer, so that no more memory is needed than for the
+    Products are formed over widths or over states, whichever are fewer, so that they need no more memory than the
     states themselves.
 
     Args:
         states: States of the first set, ``(n_states, width)``.
-        others: The same states in the second set, ``(..., n_states, other_width)``; leading axes hold several second
+        others: The same states in the second set, ``(..., n_states, other_width)``; leading axes hold several such
             sets.
 
     Returns:
         The distances, ``(...)`` in float64, from 0 to 1.
 
     Raises:
-        TaskError: The two do not hold as many states, or there are none.
+        TaskError: The two sets do not hold equally many states, or there are none.
     """
     _check_pairs(states, others)
     if len(states) > max(states.shape[-1], others.shape[-1]):
         alignment = LinearCka()
         alignment.update(states, others)
         return alignment.distance()
+
     x, y = (values - values.mean(dim=-2, keepdim=True) for values in (_exact(states), _exact(others)))
     xx, yy = x @ x.mT, y @ y.mT
     return _distance((xx * yy).sum(dim=(-2, -1)), xx, yy)
 
 
 def _check_pairs(states: "torch.Tensor", others: "torch.Tensor") -> None:
+    """Refuse sets that do not hold equally many states, or none."""
     if states.dim() != 2 or others.dim() < 2 or len(states) != others.shape[-2] or not len(states):
         raise TaskError(
             f"Expected states (n_states, width) and (..., n_states, width), as many in both and at least one, but got "
@@ -135,6 +140,7 @@ def _distance(shared: "torch.Tensor", own: "torch.Tensor", other: "torch.Tensor"
 
     norm, other_norm = own.norm(dim=(-2, -1)), other.norm(dim=(-2, -1))
     distance = (1 - shared / (norm * other_norm)).clamp(0.0, 1.0)
+
     # A set without spread is aligned with another such set, and with nothing else.
     distance = torch.where((norm == 0) | (other_norm == 0), 1.0, distance)
     return torch.where((norm == 0) & (other_norm == 0), 0.0, distance)

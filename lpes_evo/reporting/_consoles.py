@@ -8,7 +8,7 @@ import sys
 
 from rich.console import Console
 
-# A file or pipe has no width of its own; the tables need more than rich's guess of 80 columns.
+# A file or a pipe has no width of its own, and the tables need more than the 80 columns that rich guesses.
 console = Console(
     width=None if sys.stdout is not None and sys.stdout.isatty() else 120,
     markup=False,

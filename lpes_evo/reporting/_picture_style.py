@@ -1,4 +1,4 @@
-"""The style of all pictures: palette, figures, panels, and how they are saved."""
+"""Style of all pictures: palette, figures, panels, and files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Okabe and Ito's palette: told apart by readers with any colour vision.
+# The palette of Okabe and Ito, which readers with any colour vision can tell apart.
 PALETTE = {
     "blue": "#0072B2",
     "orange": "#D55E00",
@@ -27,7 +27,11 @@ PALETTE = {
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure in the format of the file's ending.
+    """Write a figure in the format that the ending of the file names.
+
+    Args:
+        figure: The figure.
+        path: The file.
 
     Raises:
         StorageError: The file cannot be written.
@@ -59,7 +63,15 @@ def save_pictures(figure: "Figure", path: Path) -> list[Path]:
 
 
 def new_figure(x_label: str, y_label: str) -> "tuple[Figure, Axes]":
-    """Return an empty figure in the common style; it belongs to no window system."""
+    """Return an empty figure in the common style, which belongs to no window system.
+
+    Args:
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+
+    Returns:
+        The figure and its only panel.
+    """
     figure, (axes,) = new_panels([(x_label, y_label)])
     return figure, axes
 
@@ -69,7 +81,7 @@ def new_panels(labels: Sequence[tuple[str, str]], n_columns: int = 3) -> "tuple[
 
     Args:
         labels: Labels of the x and the y axis of each panel.
-        n_columns: Most panels in a row.
+        n_columns: Largest number of panels in a row.
 
     Returns:
         The figure and its panels, row by row.
@@ -79,8 +91,10 @@ def new_panels(labels: Sequence[tuple[str, str]], n_columns: int = 3) -> "tuple[
     n_columns = min(n_columns, len(labels))
     n_rows = -(-len(labels) // n_columns)
     size = (6.4 if n_columns == 1 else 4.0 * n_columns, 4.0 if n_rows == 1 else 3.4 * n_rows)
+
     figure = Figure(figsize=size, layout="constrained")
     panels = [figure.add_subplot(n_rows, n_columns, number + 1) for number in range(len(labels))]
+
     for axes, (x_label, y_label) in zip(panels, labels, strict=True):
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
