@@ -2,42 +2,10 @@ import numpy as np
 import pytest
 
 from lpes_evo.statistics import (
-    group_means,
-    holm,
-    median_interval,
     paired_comparison,
     rank_correlation,
     unpaired_comparison,
 )
-
-
-def test_inputs_of_one_source_count_once():
-    values = np.array([[1.0, 3.0, 10.0, 20.0]])
-    assert group_means(values, ["b", "b", "a", "c"]).tolist() == [[2.0, 10.0, 20.0]]
-
-
-def test_holm_corrects_as_published():
-    # Holm (1979): multiply by 4, 3, 2, 1 in ascending order, never below the one before, never above 1.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.9]) == [1.0, 1.0]
-
-
-def test_the_interval_of_the_median_covers_the_truth_about_as_often_as_it_says():
-    generator = np.random.default_rng(0)
-    covered = 0
-    for _ in range(60):
-        values = generator.standard_normal((15, 1)) + generator.standard_normal((1, 12))
-        found = median_interval(values)
-        assert found.low <= found.value <= found.high
-        covered += found.low <= 0 <= found.high
-    assert covered >= 52
-
-
-def test_an_interval_of_one_vector_is_about_sources_and_of_one_source_about_vectors():
-    assert median_interval(np.ones((1, 5))) == (1.0, 1.0, 1.0)
-    vectors = median_interval(np.arange(9.0)[:, None])
-    assert vectors.value == 4.0
-    assert vectors.low < 3 < 5 < vectors.high
 
 
 def test_a_paired_comparison_knows_its_closed_forms():
