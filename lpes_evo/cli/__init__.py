@@ -1,4 +1,4 @@
-"""The command line ``lpes-evo``: one module a group of commands."""
+"""The command line ``lpes-evo``: one module for each group of commands, and options made from settings."""
 
 import lazy_loader
 

@@ -150,7 +150,7 @@ def _config(model: str | None, given: dict[str, Any]) -> "evals.EvalConfig":
 
 
 def _finished(folder: "EvalFolder") -> Any:
-    """Return the results of a folder where nothing is missing, else ``None``; damaged ones are made anew."""
+    """Return the results of a folder that needs no further work, else ``None``; damaged results are made anew."""
     from lpes_evo.evals import load_results
 
     if not folder.results.exists():
@@ -159,11 +159,13 @@ def _finished(folder: "EvalFolder") -> Any:
         results = load_results(folder.results)
     except JournalError:
         return None
+
     failed = any(arm.n_failed for task in results.tasks for arm in task.arms.values())
     return None if failed or results.missing else results
 
 
 def _print_comparison(folder: "EvalFolder", against: Path, *, force: bool) -> None:
+    """Print the scores of two evaluations side by side, with the paired differences."""
     from lpes_evo.evals import EvalFolder, compare_evaluations
 
     columns = ("task", "arm", "here", "there", "here minus there", "p")

@@ -49,6 +49,7 @@ add_analysis_commands(app)
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and end, where it was asked for."""
     if wanted:
         say(metadata.version("lpes-evo"))
         raise typer.Exit
@@ -65,6 +66,7 @@ def _options(
     """Search and judge layer-specific rotary-position scales for language models."""
     context.obj = debug
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
+
     if not debug:
         # Other libraries' advice and bars would bury our own lines.
         warnings.simplefilter("ignore")
@@ -115,11 +117,10 @@ def _run() -> int:
 def _say(error: BaseException) -> int:
     """Print one line for an error and return the exit code."""
     text = " ".join(str(error).split())
-    expected = isinstance(error, LpesError)
-    line = (
-        f"Error: {text}"
-        if expected
-        else f"Error: {type(error).__name__}: {text} (unexpected; --debug shows where)"
-    )
+    if isinstance(error, LpesError):
+        line, code = f"Error: {text}", error.exit_code
+    else:
+        line, code = f"Error: {type(error).__name__}: {text} (unexpected; --debug shows where)", 1
+
     error_console.print(line, style="red", soft_wrap=True)
-    return error.exit_code if isinstance(error, LpesError) else 1
+    return code

@@ -1,4 +1,4 @@
-"""The process of a command: signals that stop it cleanly, and standard streams that may fail under it."""
+"""The process of a command: signals that stop the process cleanly, and standard streams that may fail under it."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _STOPPING = tuple(
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal that stops the command, raised where the program stands, so that every file is closed on the way out.
+    """A signal that stops the command; it is raised where the program stands, so that every file is closed.
 
     Attributes:
         number: The number of the signal.
@@ -45,7 +45,7 @@ def stopping_signals() -> Iterator[Callable[[], int | None]]:
 
     def stop(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        # One is enough; a second would interrupt the tidying up.
+        # A second signal would interrupt the tidying up.
         for other in listened:
             signal.signal(other, signal.SIG_IGN)
         raise Stopped(number)
@@ -61,7 +61,7 @@ def told_how_to_go_on(line: str) -> Iterator[None]:
     """Return a context that prints a line when the work inside is stopped.
 
     Args:
-        line: What is safe, and how to go on.
+        line: The line, which says what is safe and how to go on.
     """
     try:
         yield
@@ -71,10 +71,10 @@ def told_how_to_go_on(line: str) -> Iterator[None]:
 
 
 class _Stream:
-    """A standard stream whose failure does not end the work: what follows the first failure is dropped.
+    """A standard stream whose failure does not end the work: all output after the first failure is dropped.
 
     Attributes:
-        fault: The first failure; ``None`` while all is well.
+        fault: The first failure; ``None`` before there is one.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -85,12 +85,12 @@ class _Stream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, or drop it."""
+        """Write a text, or drop it after a failure."""
         self._attempt(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Bring out what is buffered, or drop it."""
+        """Write what is buffered, or drop it after a failure."""
         self._attempt(self._stream.flush)
 
     def _attempt(self, action: Callable[[], Any]) -> None:
@@ -98,9 +98,9 @@ class _Stream:
             return
         try:
             action()
-        except (OSError, ValueError) as error:  # the latter where code of a user has closed the stream
+        except (OSError, ValueError) as error:  # a ValueError where code of a user has closed the stream
             self.fault = error
-            # What is still buffered must not fail once more at the end of the process.
+            # The rest of the buffer must not fail once more at the end of the process.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
@@ -108,8 +108,9 @@ class _Stream:
 def secure_streams() -> None:
     """Make the standard streams safe to write to, whatever the command was started with.
 
-    A stream that was closed leads nowhere, so that no file of the command takes its number. A letter that the encoding
-    of a stream lacks is written as an escape. A stream that fails later is dropped, see `lost_output`.
+    A stream that was closed is opened to nowhere, so that no file of the command takes its number. A letter that the
+    encoding of a stream lacks is written as an escape. Output to a stream that fails later is dropped, see
+    `lost_output`.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -137,6 +138,7 @@ def lost_output() -> str | None:
     stream = sys.stdout
     if not isinstance(stream, _Stream):
         return None
+
     stream.flush()
     fault = stream.fault
     if fault is None or isinstance(fault, BrokenPipeError):

@@ -34,6 +34,7 @@ def report(
 
     if no_drift and drift is not None:
         raise ConfigError("Expected --drift or --no-drift, but got both. Leave one out.")
+
     with Progress(console=error_console, transient=True) as progress:
         bar = progress.add_task("drift", total=None, visible=False)
         page = write_page(
@@ -43,6 +44,7 @@ def report(
             device=device,
             on_input=lambda done, total: progress.update(bar, completed=done, total=total, visible=True),
         )
+
     for line in page.missing:
         say(line)
     say(f"Report: {page.path}")

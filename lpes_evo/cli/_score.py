@@ -56,6 +56,7 @@ def score(
     if as_json:
         say(to_json(result.to_dict(), indent=1))
         return
+
     say(
         f"{result.task}: {result.metric} {interval_text(result.score, result.low, result.high, '.4f')}, n = {result.n}"
     )
@@ -65,6 +66,7 @@ def score(
         say(
             f"  position {position:g}: {interval_text(row['score'], row['low'], row['high'], '.4f')}, n = {row['n']}"
         )
+
     if result.n_missing:
         say(f"  {result.n_missing} examples have no answer in the file and are left out.")
     for warning in result.warnings:

@@ -1,4 +1,4 @@
-"""Settings of a run: checked values, defaults that are ours, presets."""
+"""Settings: checked values with descriptions and defaults, presets, and the configuration of a run."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""What a run is made of: every value that shapes its result, checked, with defaults that are ours.
+"""RunConfig: every value that shapes the result of a run, checked, with its default and its description.
 
-The paper does not publish its population, generations, probabilities or scale range; the defaults below were chosen
-by the authors of this package. The preset ``paper`` keeps what is published: a cubic curve and 200 search examples.
+The paper does not publish its population, generations, probabilities or scale range. The authors of this package chose
+the defaults below. The preset ``paper`` keeps what is published: a cubic curve and 200 search examples.
 """
 
 import copy
@@ -43,11 +43,11 @@ NINE_POSITIONS = tuple(index / 8 for index in range(9))
 
 
 class ModelSettings(Settings):
-    """Which model, and how it is loaded.
+    """The model, and how it is loaded.
 
     Attributes:
         name: Hub id or local folder, also of a LoRA adapter; ``.gguf`` file; or ``tiny`` for the embedded model.
-        revision: Revision on the hub.
+        revision: Revision of the model on the hub.
         dtype: Number format of the weights; ``auto`` for what the device computes fast.
         attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; ``None`` for its own choice.
         trust_remote_code: Whether code that comes with the model may run.
@@ -61,20 +61,22 @@ class ModelSettings(Settings):
 
 
 class TaskSettings(Settings):
-    """Which task, and how its examples are scored.
+    """The task, and how its examples are scored.
 
     Attributes:
         name: Name of the task, such as ``needle``, ``kv`` or ``recall``, see `lpes_evo.problems.make_task`.
         options: Options of the task, such as ``n_keys`` or ``data``.
-        metric: What the search maximises: ``log_probability`` of the answer in nats per token, or ``accuracy``.
+        metric: The score that the search maximises: ``log_probability`` of the answer in nats per token, or
+            ``accuracy``.
         chat_template: Whether the tokenizer's chat template is used where it has one.
-        over_length: ``error`` refuses an example longer than the model's window, ``skip`` leaves it out and counts it,
-            ``cut`` takes the middle out of its document, and leaves it out where that is not enough.
-        batch_tokens: Tokens of one forward pass, padding included; ``None`` for what suits the kind of device.
+        over_length: ``error`` refuses an example that is longer than the window of the model, ``skip`` leaves the
+            example out and counts it, ``cut`` takes the middle out of its document, and leaves it out where that is
+            not enough.
+        batch_tokens: Tokens of one forward pass, padding included; ``None`` for a number that suits the device.
         candidates_per_pass: Candidates of a generation that share a forward pass, each under its own curve; ``None``
             for as many as fit into ``batch_tokens``.
         share_prefixes: Whether examples about one text share the run over it where the model allows it.
-        checkpointing: Whether gradients compute the activations of a layer twice instead of keeping them.
+        checkpointing: Whether gradients compute the activations of a layer twice instead of storing them.
     """
 
     name: str = "recall"
@@ -89,7 +91,7 @@ class TaskSettings(Settings):
 
 
 class ExampleSettings(Settings):
-    """Which examples are drawn from the task.
+    """The examples that are drawn from the task.
 
     Attributes:
         positions: Gold positions from 0 (beginning) to 1 (end).
@@ -111,13 +113,13 @@ class CurveSettings(Settings):
     """The curves that are searched, see `lpes_evo.operators.CurveSpace`.
 
     Attributes:
-        curve: What the points draw: a ``bezier`` curve, ``linear`` pieces, a cubic ``spline``, or ``free`` scales,
-            which have a point for every layer and only the bounds and the grid to keep.
-        n_points: Control points; 4 make a cubic Bezier curve. Free scales have their own.
+        curve: Kind of curve that the control points draw: a ``bezier`` curve, ``linear`` pieces, a cubic ``spline``, or
+            ``free`` scales. Free scales have a point for every layer and keep to the bounds and the grid alone.
+        n_points: Number of control points; 4 points make a cubic Bezier curve. Free scales have as many as layers.
         y_min: Smallest scale.
         y_max: Largest scale.
         y_step: Grid step of the scales; ``None`` for no grid.
-        max_delta: Largest difference of the scales of neighbouring control points; free scales have none.
+        max_delta: Largest difference of the scales of neighbouring control points; free scales have no such bound.
     """
 
     curve: Literal["bezier", "linear", "spline", "free"] = "bezier"
@@ -149,10 +151,10 @@ class StartCurve(Settings):
     """A curve that a search starts from, as it was found on a model of any depth.
 
     Attributes:
-        source: The file that it comes from, for messages.
-        n_layers: Layers of the model that it was found on.
-        control_points: Its control points, ``(n_points, 2)`` as (layer, scale).
-        curve: What the points draw.
+        source: The file that holds the curve, for messages.
+        n_layers: Number of layers of the model that the curve was found on.
+        control_points: The control points of the curve, ``(n_points, 2)`` as (layer, scale).
+        curve: Kind of curve that the control points draw.
     """
 
     source: str
@@ -191,10 +193,11 @@ class StartCurve(Settings):
         """Refuse a curve that leaves the scales of a search by more than half a step of their grid.
 
         Raises:
-            ValueError: It does; the message names the layer and the setting.
+            ValueError: The curve leaves them; the message names the layer and the setting.
         """
         values, slack = self.values(), (y_step or 0.0) / 2 + 1e-9
         outside = np.flatnonzero((values < y_min - slack) | (values > y_max + slack))
+
         if outside.size:
             raise ValueError(
                 f"expected start curves within the scales of the search, from {y_min:g} to {y_max:g}, but that of "
@@ -208,7 +211,7 @@ class StartCurve(Settings):
             space: The curves that are searched.
 
         Returns:
-            The genome, and the largest difference of a scale to this curve.
+            The genome, and the largest difference between one of its scales and that of this curve.
 
         Raises:
             CurveError: The control points draw no curve.
@@ -222,11 +225,11 @@ class StartCurve(Settings):
 
 
 class ReportSettings(ExampleSettings):
-    """What is measured on held-out examples once the search has ended.
+    """The measurement on held-out examples after the search.
 
     Attributes:
-        n_shuffles: Random shuffles of the found scales that are measured beside them: the same values in another
-            order over the layers.
+        n_shuffles: Number of random shuffles of the found scales that are measured too. A shuffle has the same values
+            in another order over the layers.
     """
 
     positions: tuple[float, ...] = Field(default=NINE_POSITIONS, min_length=1)
@@ -240,12 +243,12 @@ class RunConfig(Settings):
     Attributes:
         model: The model.
         task: The task.
-        examples: The examples the search sees.
+        examples: The examples that the search sees.
         curve: The curves that are searched.
         search: The search.
         report: The measurement on held-out examples.
         seed: Seed of the examples, the search and the shuffles.
-        initial: Curves that the search starts from, beside the identity and the constant ones.
+        initial: Curves that the search starts from, beside the identity and the constant curves.
     """
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"initial"})
@@ -291,11 +294,11 @@ def preset_names() -> list[str]:
 def load_config(
     *, preset: str | None = None, file: Path | None = None, overrides: dict[str, Any] | None = None
 ) -> RunConfig:
-    """Build a configuration: defaults, then preset, then file, then overrides.
+    """Build a configuration from the defaults, a preset, a file and overrides; later ones win.
 
     Args:
         preset: Name of a preset.
-        file: A YAML file with any part of `RunConfig`; the ``config.yaml`` of a run is one.
+        file: A YAML file with any part of `RunConfig`, such as the ``config.yaml`` of a run.
         overrides: Values by dotted key, such as ``{"search.generations": 20}``.
 
     Returns:
@@ -303,18 +306,21 @@ def load_config(
 
     Raises:
         ConfigError: The preset or file is unknown or malformed, a key is unknown, or a value is not valid.
-        JournalError: The file is the ``config.yaml`` of a run and not what the run was started with.
+        JournalError: The file is the ``config.yaml`` of a run, and the run was started with another one.
     """
     values: dict[str, Any] = {}
+
     if preset is not None:
         if preset not in preset_names():
             raise ConfigError(f"Expected a preset out of {', '.join(preset_names())}, but got {preset!r}.")
         text = (resources.files("lpes_evo.config") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
         _merge(values, _parse_yaml(text, f"preset {preset}"))
+
     if file is not None:
         given = _parse_yaml(read_text(file, "a YAML file at", ConfigError, "Check the path."), str(file))
         _check_unchanged(file, given)
         _merge(values, given)
+
     # One by one: a task that is named after options of another one does not keep them.
     for key, value in (overrides or {}).items():
         _merge(values, nested({key: value}))
@@ -333,6 +339,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
+    """Return the settings of a text in YAML, without the record of where a run was made."""
     values = parse_yaml(text, source, ConfigError, "Restore the file or mend the line.")
     if values is None:
         return {}
@@ -341,7 +348,8 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
             f"Expected {source} to be a mapping of keys to values, but got {type(values).__name__}."
         )
     _check_keys(values, source)
-    # A run's own config.yaml also records where it ran, which shapes nothing.
+
+    # The config.yaml of a run also records where the run was made, which shapes no result.
     values.pop("provenance", None)
     return values
 
@@ -355,12 +363,15 @@ def _check_unchanged(file: Path, values: dict[str, Any]) -> None:
     """
     if file.name != "config.yaml":
         return
+
     recorded = read_header(file.with_name("journal.jsonl")).get("config")
-    # A version with other defaults still has the values as they were written.
     if recorded is None:
         return
+
+    # A version with other defaults still finds the values as they were written.
     if recorded in (settings_hash(settings_from(file, RunConfig, values)), hash_values(values)):
         return
+
     raise JournalError(
         f"Expected {file} to belong to this run, but its config is not the one that journal.jsonl beside it was begun "
         "with. The file was edited or truncated; restore it. For a run with other settings, change a copy elsewhere."
@@ -379,12 +390,13 @@ def _check_keys(values: Any, source: str) -> None:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Put ``values`` over ``into``, mapping by mapping; another task brings its own options."""
+    """Put ``values`` over ``into``, mapping by mapping; the options of one task do not reach another."""
     for key, value in values.items():
         present = into.get(key)
         if not (isinstance(value, dict) and isinstance(present, dict)):
             into[key] = copy.deepcopy(value)
             continue
+
         if key == "task" and value.get("name") not in (None, present.get("name")):
             present.pop("options", None)
         _merge(present, value)

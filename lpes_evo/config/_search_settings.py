@@ -1,4 +1,4 @@
-"""The settings of a search; `lpes_evo.config` is where to import them from."""
+"""SearchSettings: sizes, probabilities and rules of a search, imported from `lpes_evo.config`."""
 
 from typing import Literal
 
@@ -11,41 +11,42 @@ class SearchSettings(Settings):
     """The evolutionary search.
 
     Attributes:
-        algorithm: ``ga`` is a (mu + lambda) genetic algorithm, ``steady-state`` a (mu + 1) one without generations,
-            ``nsga2`` keeps the begin, middle and end sets as three objectives, ``random`` draws curves without
-            learning from them, ``gradient`` climbs from the untouched model along gradients.
-        aggregate: How the three sets become one fitness value: their ``mean`` or their ``min``; ``nsga2`` takes
-            all three.
+        algorithm: ``ga`` is a (mu + lambda) genetic algorithm. ``steady-state`` is a (mu + 1) genetic algorithm
+            without generations. ``nsga2`` keeps the begin, middle and end sets as three objectives. ``random`` draws
+            curves without learning from them. ``gradient`` climbs from the untouched model along gradients.
+        aggregate: Function that makes one fitness value of the three sets: their ``mean`` or their ``min``; ``nsga2``
+            keeps all three.
         population_size: Parents that survive each generation (mu), and size of the initial population.
         offspring_size: Genomes bred in each generation (lambda).
         generations: Generations after the initial population.
         n_constants: Constant curves in the initial population, spread over the range of scales, beside the identity.
         tournament_size: Contestants of each parent selection.
         crossover_probability: Chance that an offspring has two parents.
-        mutation_probability: Chance that an offspring is mutated; one that crossover left unchanged always is.
-        preselection: Genomes that are bred for each that is evaluated: the one from which a cheap model of the fitness
-            over curves expects most. 1 evaluates whatever is bred. Several objectives, the random search and curves
-            that can be zero or less have none.
+        mutation_probability: Chance that an offspring is mutated. An offspring that crossover left unchanged is always
+            mutated.
+        preselection: Genomes that are bred for each genome that is evaluated. A cheap model of the fitness over curves
+            chooses the most promising of them; with 1, every bred genome is evaluated. Several objectives, the random
+            search and curves that can be zero or less go without preselection.
         max_failures: Failed evaluations in a row that stop the run.
         in_flight: Candidates of a steady-state search whose results may be outstanding at once. Twice the number of
-            workers keeps all of them busy; more than that learns later from each result.
+            workers keeps all workers busy; with more candidates, the search learns later from each result.
         racing: Whether a candidate stops early when it is clearly worse than a parent, see `lpes_evo.search`.
         race_level: Level of the test that stops a candidate.
-        race_block: Sources of examples that are scored between two tests; where every source belongs to one set, that
-            many of each set.
+        race_block: Sources of examples that are scored between two tests. Where every source belongs to one set, so
+            many sources of each set are scored.
         race_against: The parent that a candidate is raced against, by fitness. The defaults of racing are the best of
             those that ``benchmarks/racing.py`` compares.
-        gradient_steps: Steps along gradients between two full evaluations; so many make a generation of ``gradient``.
+        gradient_steps: Steps along gradients between two full evaluations; they make one generation of ``gradient``.
         gradient_sources: Sources of examples of which a gradient is taken, counted as in ``race_block``; each step
-            takes the next ones.
-        learning_rate: Length of a step in the logarithm of the scales: Adam moves each by about so much.
+            takes the next sources.
+        learning_rate: Length of a step in the logarithm of the scales; Adam moves each scale by about so much.
         total_variation: Penalty on the sum of differences of the logarithms of neighbouring scales, in units of the
-            fitness; it steers the steps of gradients, and is no part of the fitness.
+            fitness. The penalty steers the steps along gradients, and is no part of the fitness.
         gradient_seeds: Curves in the first population of ``ga`` that are fitted to free scales on their way along
-            gradients, one after every ``gradient_steps`` steps.
+            gradients, one curve after every ``gradient_steps`` steps.
         gradient_mutation: Chance that a mutation of ``ga`` moves a parent along its gradient.
-        gradient_parents: The best so many that have none yet are given a gradient before each generation, where there
-            are gradient mutations.
+        gradient_parents: Number of the best parents that receive a gradient before each generation, if they have none
+            yet and there are gradient mutations.
     """
 
     algorithm: Literal["ga", "steady-state", "nsga2", "random", "gradient"] = "ga"
@@ -112,16 +113,18 @@ class SearchSettings(Settings):
 
     @property
     def max_evaluations(self) -> int:
-        """The most evaluations a run can need, those with gradients among them; duplicates make it fewer."""
+        """The most evaluations that a run can need, including those with gradients; duplicates make them fewer."""
         if self.algorithm == "gradient":
             return 1 + self.max_gradients + self.generations
+
         n_first = max(self.population_size, 1 + self.n_constants + self.gradient_seeds)
         return n_first + self.max_gradients + self.offspring_size * self.generations
 
     @property
     def max_gradients(self) -> int:
-        """The most gradients a run can need."""
+        """The most gradients that a run can need."""
         if self.algorithm == "gradient":
             return self.gradient_steps * self.generations
+
         mutations = self.gradient_parents * self.generations if self.gradient_mutation else 0
         return self.gradient_steps * self.gradient_seeds + mutations

@@ -1,4 +1,4 @@
-"""The base of all settings: checked values, and one clear line for whatever is wrong with them."""
+"""Settings: the base of all settings, with checked values, descriptions, and one clear line for a wrong value."""
 
 import hashlib
 import inspect
@@ -19,18 +19,22 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, unknown keys refused, one clear `ConfigError` for whatever is wrong."""
+    """Base of all settings: the values are frozen, unknown keys are refused, and a wrong value raises `ConfigError`.
+
+    The docstring of a class describes each of its fields under ``Attributes``. The help of the command line is made of
+    these descriptions, see `descriptions`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     ADDED: ClassVar[frozenset[str]] = frozenset()
-    """Fields that a later version added: left out of the hash at their default, so that older folders keep theirs."""
+    """Fields that a later version added. The hash leaves them out at their default, so that older folders keep it."""
 
     def __init__(self, **values: Any) -> None:
         """Check the values.
 
         Args:
-            **values: One value for each field that shall differ from its default.
+            **values: One value for each field that differs from its default.
 
         Raises:
             ConfigError: A key is unknown or a value is not valid.
@@ -57,7 +61,7 @@ def settings_from(file: Path, kind: type[_Kind], values: dict[str, Any]) -> _Kin
     Args:
         file: The file, for messages.
         kind: Class of the settings.
-        values: What the file holds.
+        values: The content of the file.
 
     Raises:
         ConfigError: A key is unknown or a value is not valid; the message names the file.
@@ -69,7 +73,7 @@ def settings_from(file: Path, kind: type[_Kind], values: dict[str, Any]) -> _Kin
 
 
 def settings_hash(settings: Settings, *, exclude: Set[str] = frozenset()) -> str:
-    """Return the SHA-256 of settings, by which a folder knows its configuration again.
+    """Return the SHA-256 of settings, by which a folder recognises its configuration.
 
     Args:
         settings: The settings.
@@ -86,31 +90,37 @@ def hash_values(values: Any) -> str:
 
 
 def _known_before(settings: Settings) -> dict[str, Any]:
-    """Return the values as JSON has them, without added ones at their default."""
+    """Return the values as JSON has them, without those of added fields at their default."""
     values = settings.model_dump(mode="json")
+
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if name in settings.ADDED and value == field.get_default(call_default_factory=True):
             del values[name]
         elif isinstance(value, Settings):
             values[name] = _known_before(value)
+
     return values
 
 
 def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsError":
-    """Say in one line what was expected, what came and what may be given instead."""
+    """Return an error of one line: what was expected, what came, and what may be given instead."""
     first = error.errors(include_url=False)[0]
-    nested = first.get("ctx", {}).get("error")
+    cause = first.get("ctx", {}).get("error")
     place = ".".join(str(part) for part in first["loc"])
-    if isinstance(nested, _SettingsError):
-        return _SettingsError(nested.template, f"{place}.{nested.place}".rstrip("."))
-    if nested is not None:
-        return _SettingsError(f"Expected other values under the configuration key PLACE: {nested}.", place)
+
+    # The settings inside have explained it already, and do not know where they stand.
+    if isinstance(cause, _SettingsError):
+        return _SettingsError(cause.template, f"{place}.{cause.place}".rstrip("."))
+    if cause is not None:
+        return _SettingsError(f"Expected other values under the configuration key PLACE: {cause}.", place)
+
     if first["type"] == "extra_forbidden":
         known = ", ".join(settings.model_fields)
         return _SettingsError(
             f"Expected a known configuration key, but got 'PLACE'. Known keys there: {known}.", place
         )
+
     reason = first["msg"][0].lower() + first["msg"][1:]
     came = repr(first["input"])[:60]
     return _SettingsError(
@@ -119,7 +129,7 @@ def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsErr
 
 
 class _SettingsError(ConfigError):
-    """A `ConfigError` that settings around it can complete with where they hold the wrong part."""
+    """A `ConfigError` that the settings around the wrong part complete with its place."""
 
     def __init__(self, template: str, place: str) -> None:
         # A rule about several values of the outermost settings has no key of its own.

@@ -1,4 +1,9 @@
-"""One run in one folder: its configuration at work, the search, the measurement on held-out examples, pictures."""
+"""Runs: one search in one folder, from its configuration to the result, the held-out measurement and the pictures.
+
+* `run_search` starts a run or resumes it; `estimate_run` predicts what it will cost; `show_run` prints its result.
+* `RunFolder` names the files of a run.
+* `JobSpec`, `JobFacts`: what the workers of a run hold, and what the process that drives the run knows of it.
+"""
 
 import lazy_loader
 

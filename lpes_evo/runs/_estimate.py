@@ -1,4 +1,4 @@
-"""What a run will cost, predicted from a few timed evaluations."""
+"""Estimate: the predicted cost of a run, from a few timed evaluations."""
 
 import time
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from lpes_evo.config import RunConfig, SearchSettings
 from lpes_evo.execution import with_less_memory
 from lpes_evo.reporting import duration
-from lpes_evo.runs._job import Job, JobFacts, JobSpec, describe, draw_examples
+from lpes_evo.runs._job import JobFacts, JobSpec, RunJob, describe, draw_examples
 from lpes_evo.search import example_blocks
 from lpes_evo.workers import make_pool
 
@@ -21,15 +21,15 @@ class Estimate:
     Attributes:
         load_seconds: Time to load the model.
         n_workers: Workers that share the evaluations.
-        n_at_once: Evaluations that the search can give them at a time.
+        n_at_once: Evaluations that the search can give to the workers at a time.
         evaluation_seconds: Median time of one full evaluation of the search, while all workers are busy.
         spread_seconds: Difference of the slowest and the fastest pilot evaluation.
         evaluation_tokens: Tokens forwarded by one evaluation.
         n_evaluations: Most full evaluations of the search.
         report_tokens: Tokens forwarded by the measurement on held-out examples.
-        gradient_tokens: Tokens of all gradients of the search, a backward pass counted as two; they wait for each
-            other.
-        sharing: Whether examples about one text share the run over it, and why or why not, in lines for people.
+        gradient_tokens: Tokens of all gradients of the search, where a backward pass counts as two forward passes.
+            Each gradient waits for the one before, so that workers cannot share them.
+        sharing: Lines for people that say whether examples about one text share the run over it, and why.
     """
 
     load_seconds: float
@@ -45,7 +45,7 @@ class Estimate:
 
     @property
     def search_seconds(self) -> float:
-        """Predicted time of the search without racing, which makes it shorter."""
+        """Predicted time of the search without racing, which would make the search shorter."""
         gradients = self.evaluation_seconds / self.evaluation_tokens * self.gradient_tokens
         return self.evaluation_seconds * self.n_evaluations / self.n_at_once + gradients
 
@@ -62,6 +62,7 @@ class Estimate:
     def lines(self) -> list[str]:
         """Return the estimate as lines for people."""
         speed = self.evaluation_tokens / self.evaluation_seconds
+
         return [
             *self.sharing,
             f"loading the model   {duration(self.load_seconds)}",
@@ -94,15 +95,21 @@ def estimate_run(
     Raises:
         LpesError: The configuration cannot be run; the message says why.
     """
+    # Bad data are refused before a model is loaded.
     draw_examples(config)
+
     start = time.perf_counter()
     with make_pool(JobSpec(config), devices, ray_address=ray_address) as pool:
         job: JobFacts = pool.call(describe)
         load_seconds = time.perf_counter() - start
+
         scales = np.ones((1, job.n_layers))
         rounds = [pool.map(_timed_evaluation, [scales] * pool.n_workers) for _ in range(1 + repeats)]
         n_workers = pool.n_workers
+
+    # The first round warms up.
     seconds = [second for evaluations in rounds[1:] for second in evaluations]
+    # Untouched, the best constant and LPES are measured beside the shuffles.
     n_vectors = 3 + config.report.n_shuffles
     return Estimate(
         load_seconds=load_seconds,
@@ -119,17 +126,18 @@ def estimate_run(
 
 
 def _most_at_once(search: SearchSettings) -> int:
+    """Return how many evaluations a search can have under way at a time."""
     return search.in_flight if search.algorithm == "steady-state" else search.offspring_size
 
 
 def _gradient_tokens(job: JobFacts) -> int:
-    """Return the tokens of all gradients of a search: each is taken of a sample, of about equal size."""
+    """Return the tokens of all gradients of a search; each sees one of several samples of about equal size."""
     search = job.config.search
     samples = example_blocks(job.search.sources, job.search.groups, search.gradient_sources)
     return search.max_gradients * job.search.gradient_cost * job.search.n_tokens // len(samples)
 
 
-def _timed_evaluation(job: Job, scales: npt.NDArray[np.float64]) -> float:
+def _timed_evaluation(job: RunJob, scales: npt.NDArray[np.float64]) -> float:
     """Return the seconds that one evaluation of all search examples takes in a worker."""
     start = time.perf_counter()
     with_less_memory(job.search_problem, lambda problem: problem.score_many(scales))

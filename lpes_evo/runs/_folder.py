@@ -72,7 +72,7 @@ class RunFolder(WorkFolder):
             self.write_config(config)
 
     def write_config(self, config: RunConfig, record: dict[str, Any] | None = None) -> None:
-        """Write the configuration, and a record of where the run was made once it is known.
+        """Write the configuration, and the record of where the run was made, once the record is known.
 
         Raises:
             StorageError: The file cannot be written.
@@ -94,7 +94,7 @@ class RunFolder(WorkFolder):
         return load_config(file=self.config)
 
     def load_record(self) -> dict[str, Any]:
-        """Return where and with what the run was made; empty in one that never got so far.
+        """Return the record of where and with what the run was made; it is empty until the model has been loaded.
 
         Returns:
             The values of `lpes_evo.storage.describe`.
@@ -103,9 +103,12 @@ class RunFolder(WorkFolder):
             JournalError: The folder holds no run, or the record was edited or is missing although the search has begun.
             ConfigError: The configuration is not valid.
         """
+        # A configuration that was edited is refused first.
         self.load_config()
+
         text = read_text(self.config, "a run folder with", JournalError, "Check the path.")
         record = parse_yaml(text, str(self.config), ConfigError, "Restore the file.").get("provenance")
+
         if record is None:
             if "config" in read_header(self.journal):
                 raise JournalError(
@@ -113,9 +116,10 @@ class RunFolder(WorkFolder):
                     "The file was truncated or edited; restore it."
                 )
             return {}
+
         found = RunProvenance.of(record, f"'provenance' in {self.config}").to_json()
         header = read_header(self.journal)
-        # The configuration itself is compared where it is loaded.
+        # The configuration itself was compared where it was loaded.
         strange = [name for name in found.keys() & header.keys() - {"config"} if found[name] != header[name]]
         if strange:
             raise JournalError(

@@ -1,4 +1,4 @@
-"""From a configuration to what a worker of a run holds, and to what the process that drives the run knows of it."""
+"""RunJob: what a worker of a run holds; and JobFacts: what the process that drives the run knows of it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from lpes_evo.problems import (
 
 
 @dataclass(frozen=True)
-class Job:
+class RunJob:
     """What a worker of a run holds.
 
     Attributes:
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """Makes the job in each worker; all that crosses is the configuration.
+    """A recipe that makes the job in each worker, so that the configuration alone crosses to it.
 
     Attributes:
         config: The configuration.
@@ -50,14 +50,14 @@ class JobSpec:
 
     config: RunConfig
 
-    def __call__(self, device: str) -> Job:
+    def __call__(self, device: str) -> RunJob:
         """Load the model on a device, see `prepare`."""
         return prepare(self.config, device)
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the process that drives a run knows of the job in its workers.
+    """The facts of a job that the process that drives the run needs.
 
     Attributes:
         config: The configuration.
@@ -67,10 +67,10 @@ class JobFacts:
         max_length: Window in tokens.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: Kind of device, ``cpu``, ``cuda`` or ``mps``.
-        device_name: What the maker calls it.
+        device_name: The name that its maker gives to the device.
         attention: Attention backend in use.
         weights: SHA-256 of the weights.
-        notes: What was put right while loading the model, one sentence each.
+        notes: Repairs that were made while the model was loaded, one sentence each.
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
         base: Name of the base model where the model is an adapter on top of one, else ``None``.
@@ -105,13 +105,15 @@ class JobFacts:
     def sharing(self) -> list[str]:
         """Whether examples about one text share the run over it, and why or why not, in lines for people."""
         lines = [f"Search examples: {self.search.sharing}"]
+
+        # Both usually share for the same reason, which need not be told twice.
         if bool(self.report.sharing) != bool(self.search.sharing):
             lines.append(f"Held-out examples: {self.report.sharing}")
         return lines
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What two runs must share to be one: configuration, data, weights, and how the model computes."""
+        """The values that two starts must share to belong to one run: configuration, data, weights, arithmetic."""
         return {
             "config": settings_hash(self.config),
             "search_data": self.search.data_hash,
@@ -123,7 +125,7 @@ class JobFacts:
         }
 
 
-def describe(job: Job) -> JobFacts:
+def describe(job: RunJob) -> JobFacts:
     """Read the facts off a job, in the worker that holds it."""
     loaded = job.loaded
     return JobFacts(
@@ -144,12 +146,12 @@ def describe(job: Job) -> JobFacts:
     )
 
 
-def search_problem(job: Job) -> ModelProblem:
+def search_problem(job: RunJob) -> ModelProblem:
     """Return the problem that the search scores."""
     return job.search_problem
 
 
-def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> tuple[AnswerScores, int]:
+def measure_vector(job: RunJob, scales: npt.NDArray[np.float64]) -> tuple[AnswerScores, int]:
     """Score one vector of scales, ``(n_layers,)``, on the held-out examples.
 
     Returns:
@@ -158,17 +160,17 @@ def measure_vector(job: Job, scales: npt.NDArray[np.float64]) -> tuple[AnswerSco
     return with_less_memory(job.report_problem, lambda problem: problem.evaluate(scales))
 
 
-def prepare(config: RunConfig, device: str = "auto") -> Job:
+def prepare(config: RunConfig, device: str = "auto") -> RunJob:
     """Load the model, draw the examples and build the problems.
 
-    What can be checked without the model is checked first, since a large model takes minutes to load.
+    Everything that needs no model is checked first, because a large model takes minutes to load.
 
     Args:
         config: The configuration.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
 
     Returns:
-        The objects of the run.
+        The job.
 
     Raises:
         TaskError: The task or its data are not valid, or the search and the held-out data overlap.
@@ -176,6 +178,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
         ModelError: The model cannot be loaded or used.
     """
     search_examples, report_examples = draw_examples(config)
+
     model = config.model
     loaded = load_model(
         model.name,
@@ -185,7 +188,8 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
         attention=model.attention,
         trust_remote_code=model.trust_remote_code,
     )
-    return Job(
+
+    return RunJob(
         config=config,
         loaded=loaded,
         search_problem=_problem(loaded, search_examples, config),
@@ -194,7 +198,7 @@ def prepare(config: RunConfig, device: str = "auto") -> Job:
 
 
 def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Draw the examples of a run, and check all else that needs no model.
+    """Draw the examples of a run, and check whatever else needs no model.
 
     Args:
         config: The configuration.
@@ -209,6 +213,8 @@ def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example
     search_examples = task_examples(config, "search")
     report_examples = task_examples(config, "report")
     check_disjoint(search_examples, report_examples)
+
+    # The depth of the model is not known yet, and the settings of a curve fit each other at any depth or at none.
     config.curve.space(n_layers=2)
     return search_examples, report_examples
 
@@ -246,6 +252,7 @@ def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:
 
 
 def _problem(loaded: LoadedModel, examples: tuple[Example, ...], config: RunConfig) -> ModelProblem:
+    """Return the problem of some examples, scored as the configuration says."""
     task = config.task
     return ModelProblem(
         loaded,

@@ -1,4 +1,4 @@
-"""The pictures of a run; every function returns the matplotlib figure, so that users restyle it."""
+"""Pictures of a run; every function returns the matplotlib figure, so that users can restyle it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lpes_evo.operators import CurveSpace
+from lpes_evo.reporting import PALETTE, new_figure
 from lpes_evo.runs._report import CONSTANT, LPES, UNTOUCHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lpes_evo.operators import BezierGenome
-from lpes_evo.reporting import PALETTE, new_figure
 
 _BLUE, _ORANGE, _GREEN, _GREY = (PALETTE[name] for name in ("blue", "orange", "green", "grey"))
 _FINENESS = 16
@@ -21,7 +21,7 @@ STYLES = {
     CONSTANT: ("best single scale", _GREEN, "^"),
     LPES: ("LPES", _BLUE, "o"),
 }
-"""Label, colour and marker of what is compared, the same in every picture."""
+"""Label, colour and marker of the methods that a run compares, the same in every picture."""
 
 _MORE_COLORS = [PALETTE[name] for name in ("amber", "sky", "purple", "orange", "black", "yellow")]
 _MORE_MARKERS = "DvPX*<>hd8"
@@ -30,7 +30,7 @@ _MORE_MARKERS = "DvPX*<>hd8"
 def series_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Give each of several series a colour and a marker of its own.
 
-    Colours repeat once all are used; a marker never does, up to ten series beside those of `STYLES`.
+    Colours repeat once all of them are used. Markers do not repeat among ten series beside those of `STYLES`.
 
     Args:
         names: Names of the series.
@@ -60,10 +60,13 @@ def plot_convergence(
     """
     label = "Fitness on the search examples"
     figure, axes = new_figure("Evaluations", f"{label} ({unit})" if unit else label)
+
     values = np.array([np.nan if value is None else value for value in fitness])
     numbers = np.arange(1, len(values) + 1)
     axes.plot(numbers, values, ".", color=_GREY, markersize=4, label="one evaluation")
     axes.step(numbers, np.fmax.accumulate(values), where="post", color=_BLUE, label="best so far")
+
+    # A population whose members all failed has no mean.
     ends = np.cumsum([record["evaluations"] for record in generations])
     known = [index for index, record in enumerate(generations) if record["mean"] is not None]
     mean = np.array([generations[index]["mean"] for index in known])
@@ -78,10 +81,12 @@ def plot_convergence(
         linewidth=0,
         label="± 1 standard deviation",
     )
+
     if np.isfinite(values).any():
         # A few hopeless curves would squeeze everything else into one line.
         low, high = np.nanquantile(values, 0.1), np.nanmax(values)
         axes.set_ylim(low - 0.15 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)
+
     axes.legend(frameon=False, loc="lower right")
     return figure
 
@@ -98,11 +103,13 @@ def plot_curve(space: CurveSpace, genome: "BezierGenome") -> "Figure":
     """
     figure, axes = new_figure("Layer", "Scale (position divisor)")
     points = np.array(genome)
-    # The curve between the layers is what layers there would be given.
+
+    # A deeper model shows the curve between the layers.
     finer = CurveSpace(
         (space.n_layers - 1) * _FINENESS + 1, space.n_points, curve=space.curve, x_rule=space.x_rule
     )
     curve = finer.draw([points * [_FINENESS, 1]])[0]
+
     axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=":", label="untouched")
     axes.plot(points[:, 0], points[:, 1], "s--", color=_ORANGE, linewidth=1, label="control polygon")
     axes.plot(np.arange(len(curve)) / _FINENESS, curve, color=_BLUE)
@@ -123,6 +130,7 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
         The figure.
     """
     figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", "Accuracy on held-out examples")
+
     shuffles = summary.get("shuffles")
     if shuffles:
         rows = shuffles["positions"]
@@ -133,6 +141,8 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
             linestyle="--",
             label=f"mean of {shuffles['n_shuffles']} shuffles of LPES",
         )
+
+    # The points of a position stand beside each other, so that no interval hides another.
     width = 0.006
     for shift, (name, (label, color, marker)) in enumerate(STYLES.items(), start=-1):
         if name not in summary["methods"]:
@@ -150,6 +160,7 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
             capsize=2,
             label=f"{label} (mean {method['accuracy']:.3f})",
         )
+
     axes.set_ylim(-0.03, 1.03)
     axes.set_title(f"n = {rows[0]['n']} for each point, 95 % Wilson intervals", fontsize=9)
     axes.legend(frameon=False, loc="best")

@@ -1,4 +1,4 @@
-"""What found scales are worth on held-out examples, by gold position, beside what they must be compared with."""
+"""Report: accuracies of the found scales on held-out examples by gold position, beside those of their rivals."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from lpes_evo.storage import Journal, Record
 from lpes_evo.workers import Pool
 
 REPORT_JOURNAL_FORMAT = "lpes-evo/report-journal"
-"""What the header of the journal of the measurement has under ``format``."""
+"""The format that the header of the journal of the measurement names."""
 
 UNTOUCHED, CONSTANT, LPES = "untouched", "constant", "lpes"
 _SHUFFLE = "shuffle-"
@@ -75,7 +75,7 @@ class _Shuffles(Record):
 
 
 class _SmallerBatches(Record):
-    """What was scored in smaller batches than the rest, see `smaller_batches`."""
+    """Scores that come from smaller batches than the rest, see `smaller_batches`."""
 
     n_candidates: NonNegativeInt
     best: bool
@@ -86,7 +86,7 @@ class Report(Record):
     """The measurement of a run on held-out examples: the file ``report.json``.
 
     Attributes:
-        format: What the file is.
+        format: Name of the format.
         version: Version of the format.
         methods: Scores by name of the method.
         differences: LPES against every other method.
@@ -95,7 +95,7 @@ class Report(Record):
         task: Name of the task.
         data: SHA-256 of the held-out examples.
         skipped: Examples that are longer than the window.
-        smaller_batches: What was scored in smaller batches than the rest.
+        smaller_batches: Scores that come from smaller batches than the rest.
         command: The command that made the report.
     """
 
@@ -123,12 +123,14 @@ class Report(Record):
         missing = {UNTOUCHED, LPES} - self.methods.keys()
         if missing:
             raise ValueError(f"the method {min(missing)!r} is missing")
+
         lists = {name: [row.position for row in method.positions] for name, method in self.methods.items()}
         if self.shuffles is not None:
             lists["shuffles"] = [row.position for row in self.shuffles.positions]
         for name, positions in lists.items():
             if positions != lists[LPES]:
                 raise ValueError(f"{name!r} has the positions {positions} and {LPES!r} has {lists[LPES]}")
+
         unknown = self.differences.keys() - self.methods.keys()
         if unknown:
             raise ValueError(f"a difference names the method {min(unknown)!r}, which was not measured")
@@ -143,7 +145,7 @@ class MeasuredLine(Record):
         scales: The vector, ``(n_layers,)``.
         log_probability: Log-probability of each answer in nats per token, ``(n_examples,)``.
         correct: 1 for each right answer, else 0, ``(n_examples,)``.
-        halvings: How often the batch was halved for want of memory.
+        halvings: Number of times that the batch was halved for want of memory.
     """
 
     WHAT: ClassVar[str] = "the scores of a vector of scales"
@@ -174,6 +176,7 @@ def candidates(
     if constant is not None:
         vectors[CONSTANT] = np.full_like(lpes, constant)
     vectors[LPES] = lpes
+
     with isolated_random(seed, "shuffles"):
         for number in range(n_shuffles):
             vectors[f"{_SHUFFLE}{number + 1:02d}"] = np.array(random.sample(lpes.tolist(), len(lpes)))
@@ -183,13 +186,13 @@ def candidates(
 def measure(
     pool: Pool, vectors: dict[str, npt.NDArray[np.float64]], n_examples: int, journal: Journal
 ) -> Iterator[tuple[str, AnswerScores]]:
-    """Score every vector on the held-out examples, taking from the journal what is already there.
+    """Score every vector on the held-out examples; scores that the journal holds are not measured again.
 
     Args:
         pool: A pool whose workers hold the job of the run.
         vectors: The scales by name, each ``(n_layers,)``.
         n_examples: Number of held-out examples.
-        journal: Where finished scores are kept.
+        journal: The journal of finished scores.
 
     Yields:
         The name and the scores of each vector, as they are finished.
@@ -199,6 +202,7 @@ def measure(
         StorageError: The journal cannot be written.
         EvaluationError: A vector could not be scored.
     """
+    # All vectors are given to the workers before the first score is waited for.
     names = {}
     for name, scales in vectors.items():
         record = journal.get(name)
@@ -206,11 +210,13 @@ def measure(
             names[pool.submit(measure_vector, scales, label=name, limited=False)] = name
         else:
             yield name, _from_record(record, scales, n_examples, journal.path)
+
     for _ in range(len(names)):
         completion = pool.wait()
         name = names[completion.ticket]
         if completion.failure is not None:
             raise completion.failure.to_error()
+
         scores, n_halvings = completion.value
         record = {
             "scales": vectors[name].tolist(),
@@ -222,7 +228,7 @@ def measure(
 
 
 def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict[str, Any]:
-    """Tell what was scored in smaller batches than the rest, because a device ran out of memory.
+    """Return which scores come from smaller batches than the rest, because a device ran out of memory.
 
     Args:
         evaluations: The evaluations of the search.
@@ -243,8 +249,9 @@ def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict
 
 
 def warnings_of(summary: dict[str, Any]) -> list[str]:
-    """Return what must be known to compare the scores of a run, as lines for people."""
+    """Return the warnings that a reader needs to compare the scores of a run."""
     smaller = summary.get("smaller_batches", {"n_candidates": 0, "methods": []})
+
     found = []
     if smaller["n_candidates"]:
         best = ", the best among them" if smaller["best"] else ""
@@ -253,6 +260,7 @@ def warnings_of(summary: dict[str, Any]) -> list[str]:
         found.append(f"the held-out examples of {', '.join(smaller['methods'])}")
     if not found:
         return []
+
     return [
         f"Warning: {' and '.join(found)} were scored in smaller batches than the rest, because a device ran out of "
         "memory; in half precision their scores are not exactly comparable. A smaller task.batch_tokens avoids it."
@@ -266,8 +274,9 @@ def _read(record: dict[str, Any], path: Path) -> MeasuredLine:
 def _from_record(
     record: dict[str, Any], scales: npt.NDArray[np.float64], n_examples: int, path: Path
 ) -> AnswerScores:
-    """Read the scores of a journal line."""
+    """Read the scores of a line of the journal, and refuse those of other scales or of other examples."""
     line = _read(record, path)
+
     if line.scales != tuple(scales.tolist()):
         raise JournalError(
             f"Expected the scores of {line.key!r} in {path} to belong to the scales of this run, but they "
@@ -290,16 +299,17 @@ def summarise(
     can share texts, so the interval is a bootstrap over texts.
 
     Args:
-        problem: The problem that gave the scores: its facts suffice.
+        problem: The facts of the problem that gave the scores.
         scores: Scores by name.
         vectors: Scales by name.
 
     Returns:
         A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
-        same examples, and ``shuffles`` with the median over all of them.
+        same examples, and ``shuffles`` with the median over all shuffles.
     """
     methods = {name: _method(problem, scores[name], vectors[name]) for name in scores}
     shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
+
     summary: dict[str, Any] = {"format": "lpes-evo/report", "version": 1, "methods": methods}
     summary["differences"] = {
         name: _interval(
@@ -308,6 +318,7 @@ def summarise(
         for name in methods
         if name != LPES
     }
+
     if shuffles:
         accuracies = [shuffle["accuracy"] for shuffle in shuffles.values()]
         mean_correct = np.mean([scores[name].correct for name in shuffles], axis=0)
@@ -355,6 +366,7 @@ def _method(problem: ProblemFacts, scores: AnswerScores, scales: npt.NDArray[np.
 
 
 def _interval(value: float, low: float, high: float, name: str) -> dict[str, float]:
+    """Return a value under its name, with the ends of its interval."""
     return {name: value, "low": low, "high": high}
 
 
@@ -363,7 +375,7 @@ def save_report(path: Path, summary: dict[str, Any]) -> None:
 
     Args:
         path: The file.
-        summary: What `summarise` gave, with what a run adds to it.
+        summary: The values that `summarise` returned, with those that a run adds.
 
     Raises:
         StorageError: The file cannot be written.
@@ -379,7 +391,7 @@ def load_report(path: Path) -> dict[str, Any]:
         path: The file.
 
     Returns:
-        What `summarise` gave, with what a run adds to it.
+        The values that `summarise` returned, with those that a run added.
 
     Raises:
         JournalError: The file is missing or malformed.

@@ -1,4 +1,4 @@
-"""One run in one folder: search, result, measurement on held-out data, pictures; resumable at any moment."""
+"""run_search: one run in one folder, from the search to the pictures, resumable at any moment."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ _UNITS = {"log_probability": "nats per token of the answer", "accuracy": "share 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run found.
+    """The result of a finished run.
 
     Attributes:
         scales: The scales, as in ``scales.json``.
@@ -52,10 +52,10 @@ def run_search(
     work_limit: float | None = None,
     reporter: Reporter | None = None,
 ) -> RunResult:
-    """Start the run of a folder, or go on with it: resume is replay.
+    """Start the run of a folder, or resume it: resume is replay.
 
-    The search starts from its seed again; evaluations in the journal are answered from there, so nothing is
-    evaluated twice and the result is the one of an undisturbed run.
+    The search starts from its seed again, and the journal answers the evaluations that it holds. So nothing is
+    evaluated twice, and the result is the one of an undisturbed run.
 
     Args:
         config: The configuration; for a folder that holds a run, the one it was started with.
@@ -64,10 +64,10 @@ def run_search(
         ray_address: Address of a Ray cluster whose GPUs are used instead.
         work_limit: Seconds after which a forward pass of an evaluation counts as hung; ``None`` for a limit that
             follows the evaluations seen.
-        reporter: Hears how the work goes.
+        reporter: Receives the progress of the run.
 
     Returns:
-        The result, after all files of the run are written.
+        The result, once all files of the run are written.
 
     Raises:
         LpesError: Bad input, a full disk, or too many failed evaluations; the message says which. Finished
@@ -75,7 +75,9 @@ def run_search(
     """
     reporter = reporter if reporter is not None else Reporter()
     with folder.locked():
+        # Bad data are refused before a model is loaded.
         draw_examples(config)
+
         reporter.stage(f"Loading {config.model.name}")
         pool = make_pool(
             JobSpec(config),
@@ -93,15 +95,19 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
     job: JobFacts = pool.call(describe)
     _say_what_is_searched(job, pool.n_workers, reporter)
     _record_provenance(job, folder)
+
     try:
         with Journal(
             folder.journal, {"format": JOURNAL_FORMAT, **job.identity}, on_event=reporter.stage
         ) as journal:
             search = _search(job, pool, journal, reporter)
+
+        # The result of the search is safe before the measurement, which can take as long, begins.
         scales = _scales(job, search)
         scales.save(folder.scales)
         write_atomic(folder.history, history_table(search))
         _draw_search(search, folder, _UNITS[job.config.task.metric])
+
         with Journal(
             folder.report_journal,
             {"format": REPORT_JOURNAL_FORMAT, **job.identity},
@@ -110,6 +116,7 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
             summary = _report(job, search, pool, journal, reporter)
     finally:
         reporter.end()
+
     save_report(folder.report, summary)
     save_figure(plot_positions(summary), folder.pictures[2])
     return RunResult(scales, summary)
@@ -119,6 +126,7 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
     """Run the search of a job to its end."""
     _check_journal(job, journal)
     config = job.config
+
     search = Search(
         job.space,
         config.search,
@@ -126,6 +134,7 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
         n_objectives=job.n_objectives,
         initial=_start_genomes(job, reporter),
     )
+
     evaluator = Evaluator(
         pool,
         job.space,
@@ -135,6 +144,7 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
     )
     if evaluator.n_candidates > 1:
         reporter.stage(f"{evaluator.n_candidates} candidates share a forward pass")
+
     drive(search, evaluator, journal, reporter)
     reporter.stage(f"Search ended: {search.stop()}")
     for line in evaluator.account(pool.usage()):
@@ -143,7 +153,7 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
 
 
 def _start_genomes(job: JobFacts, reporter: Reporter) -> list[BezierGenome]:
-    """Return the genomes of the start curves, and say how far they had to be moved."""
+    """Return the genomes of the start curves, and report how far each was moved to fit the space."""
     genomes = []
     for start in job.config.initial:
         genome, moved = start.genome(job.space)
@@ -165,10 +175,13 @@ def _report(
         n_shuffles=config.n_shuffles,
         seed=job.config.seed,
     )
+
     scores = {}
     for name, answer_scores in measure(pool, vectors, len(job.report.example_ids), journal):
         scores[name] = answer_scores
         reporter.measured(name, answer_scores)
+
+    # The scores arrive as they are finished, and the summary keeps the order of the vectors.
     summary = summarise(job.report, {name: scores[name] for name in vectors}, vectors)
     return summary | {
         "model": job.model,
@@ -197,6 +210,7 @@ def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
     """Write where the run was made, once; a resumed run keeps the record of its first start."""
     if folder.journal.exists():
         return
+
     on_base = {} if job.base is None else {"base": job.base}
     record = provenance.describe(
         **job.identity,
@@ -220,6 +234,7 @@ def _check_journal(job: JobFacts, journal: Journal) -> None:
         evaluation = SearchLine.read(record, journal.path).evaluation
         if evaluation.status != "ok":
             continue
+
         matches = len(evaluation.scores) == len(groups)
         if (
             not matches
@@ -232,15 +247,15 @@ def _check_journal(job: JobFacts, journal: Journal) -> None:
 
 
 def _say_what_is_searched(job: JobFacts, n_workers: int, reporter: Reporter) -> None:
+    """Report the model, the data, and what a user should know of the space before the search begins."""
     reporter.stage(
         f"{job.model}: {job.n_layers} layers, {job.dtype} on {n_workers} x {job.device}; "
         f"{len(job.search.example_ids)} search examples, {job.search.n_tokens} tokens a full evaluation; "
         f"{len(job.report.example_ids)} held-out examples"
     )
-    for line in job.sharing:
+    for line in [*job.sharing, *job.notes]:
         reporter.stage(line)
-    for note in job.notes:
-        reporter.stage(note)
+
     if not job.space.contains_identity:
         reporter.stage("The scales leave out 1.0, so the best of them can be worse than the untouched model")
     skipped = job.search.skipped + job.report.skipped
@@ -256,10 +271,11 @@ def history_table(search: Search) -> str:
 
 
 def _draw_search(search: Search, folder: RunFolder, unit: str) -> None:
-    """Draw convergence and curve."""
+    """Draw the convergence of the search and the curve that it found."""
     fitness = [
         float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
         for evaluation in search.evaluations()
     ]
+
     save_figure(plot_convergence(fitness, search.logbook, unit), folder.pictures[0])
     save_figure(plot_curve(search.space, search.best), folder.pictures[1])

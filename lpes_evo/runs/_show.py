@@ -1,4 +1,4 @@
-"""The result of a run as a table for people."""
+"""show_run: the result of a run as a table for people."""
 
 import shlex
 from pathlib import Path
@@ -28,11 +28,13 @@ def show_run(path: Path, console: Console) -> None:
     summary = load_report(folder.report)
     scales = load_scales(folder.scales)
     methods = summary["methods"]
+
     if methods[LPES]["scales"] != list(scales.scales):
         raise JournalError(
             f"Expected the scales of {folder.scales} to be those measured in {folder.report}, but they are others. "
             f"Write both again with: lpes-evo search --resume {shlex.quote(str(path))}"
         )
+
     shuffles = summary.get("shuffles")
     title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
     table = Table(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
@@ -42,6 +44,7 @@ def show_run(path: Path, console: Console) -> None:
         if shuffles:
             cells.append(f"{shuffles['positions'][index]['accuracy']:.3f}")
         table.add_row(f"{row['position']:.3f}  n={row['n']}", *cells)
+
     table.add_section()
     overall = [_accuracy(method) for method in methods.values()]
     if shuffles:
@@ -55,6 +58,7 @@ def show_run(path: Path, console: Console) -> None:
         )
     table.add_row(f"all  n={methods[LPES]['n']}", *overall)
     table.print(console)
+
     if shuffles:
         say(
             f"shuffles: {shuffles['n_shuffles']} random orders of the LPES scales; mean by position, "
@@ -66,6 +70,7 @@ def show_run(path: Path, console: Console) -> None:
         say(f"lpes - {name}: {text} (paired bootstrap, 95 %)", console)
     for warning in warnings_of(summary):
         say(warning, console)
+
     say("scales: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console)
     say(f"Run folder: {path}", console)
     for picture in folder.pictures:
@@ -73,4 +78,5 @@ def show_run(path: Path, console: Console) -> None:
 
 
 def _accuracy(row: dict[str, float]) -> str:
+    """Return an accuracy with its interval as a cell of the table."""
     return interval_text(row["accuracy"], row["low"], row["high"], limits=".2f")
