@@ -16,6 +16,7 @@ from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, Problem, batches, pack_rows
 from lpes_evo.reporting import Reporter
+from lpes_evo.statistics import paired_difference
 
 PLAIN = {"racing": False, "preselection": 1}
 """Settings of a search without what saves evaluations."""
@@ -224,6 +225,24 @@ def kept_answers(
             journal.append(key, record)
     correct: list[int] = record["correct"]
     return correct
+
+
+def method_line(
+    name: str, values: np.ndarray, others: np.ndarray | None, sources: Sequence[str] | None = None
+) -> str:
+    """Return the line of a method in a table: its mean, and its paired difference to a reference with the interval.
+
+    Args:
+        name: The method.
+        values: One value for each seed or example, ``(n,)``.
+        others: Those of the reference, ``(n,)``; ``None`` for the reference itself.
+        sources: What each example is made of, over which the bootstrap runs; seeds or examples when ``None``.
+    """
+    line = f"{name:18s} {values.mean():8.4f}"
+    if others is None:
+        return line
+    difference, low, high = paired_difference(values, others, sources)
+    return f"{line}  {difference:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def shown(ratio: Sequence[float]) -> str:

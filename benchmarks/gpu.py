@@ -137,6 +137,7 @@ def describe(bench: Bench) -> dict[str, Any]:
     model, device = bench.loaded.model, bench.loaded.device
     is_gpu = device.startswith("cuda")
     layers = sum(weight.numel() for weight in model.model.layers.parameters())
+
     return {
         "device": device_name(device),
         "memory_gib": round(torch.cuda.get_device_properties(device).total_memory / 2**30, 1)
@@ -210,10 +211,12 @@ def evaluated(
     settings = SearchSettings(racing=False)
     evaluator = Evaluator(pool, space, settings, n_candidates=n_candidates, problem_of=problem_of)
     curves = genomes(space, n)
+
     start = time.perf_counter()
     numbers = [evaluator.submit(curves[first : first + n_candidates]) for first in range(0, n, n_candidates)]
     found = dict(evaluator.wait() for _ in numbers)
     seconds = time.perf_counter() - start
+
     evaluations = [evaluation for number in numbers for evaluation in found[number]]
     for evaluation in evaluations:
         if evaluation.status != "ok" or evaluation.halvings:
@@ -257,6 +260,7 @@ def measure_passes(pool: Pool, space: CurveSpace) -> list[dict[str, Any]]:
         tries = [evaluated(pool, space, short_problem, max(PASSES), n_candidates) for _ in range(3)]
         scores, seconds, tokens = min(tries, key=lambda entry: entry[1])
         alone = scores if alone is None else alone
+
         found.append(
             {
                 "candidates_per_pass": n_candidates,

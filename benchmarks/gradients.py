@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CURVE, PLAIN, SIZES, Trace, comparison_parser, kept_answers, searched, smollm2
+from common import CURVE, PLAIN, SIZES, Trace, comparison_parser, kept_answers, method_line, searched, smollm2
 
 from lpes_evo import Journal, Scales, SearchSettings, load_model
 from lpes_evo.config import CurveSettings
 from lpes_evo.problems import ModelProblem, make_task
-from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -172,12 +171,6 @@ class Bench:
         return np.array(kept_answers(problem, scales, path, self._identity(problem), lock), dtype=float)
 
 
-def interval(values: np.ndarray, plain: np.ndarray) -> str:
-    """Return the paired difference over seeds with its 95 % bootstrap interval; seeds are few, so it is wide."""
-    difference, low, high = paired_difference(values, plain)
-    return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
-
-
 def values_at(
     bench: Bench,
     runs: dict[str, list[Run]],
@@ -214,6 +207,7 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
             lambda run, seed, number: bench.held_out(seed, run.curves[number]).mean(),
         ),
     }
+
     for share in SHARES:
         for what, (shares, measure) in measures.items():
             if share not in shares:
@@ -221,10 +215,8 @@ def table(bench: Bench, runs: dict[str, list[Run]], seeds: list[int]) -> None:
             of_methods = values_at(bench, runs, seeds, share, measure)
             print(f"\n{what} at {100 * share:g} % of the tokens, and less the plain GA's")
             for name, values in of_methods.items():
-                line = f"{name:18s} {values.mean():8.4f}"
-                if "ga" in runs and name != "ga":
-                    line += "  " + interval(values, of_methods["ga"])
-                print(line)
+                print(method_line(name, values, of_methods.get("ga") if name != "ga" else None))
+
     if "ga" in runs:
         print("\ntokens to the plain GA's final score, as share of the tokens that it took to it, by seed")
         for name, of_seeds in runs.items():
@@ -250,6 +242,7 @@ def main() -> None:
     parser.add_argument("--model", help="SmolLM2-135M by default")
     parser.add_argument("--task", default="needle", choices=list(TASKS))
     options = parser.parse_args()
+
     bench = Bench(options)
     runs = {name: [] for name in options.methods}
     # Seed by seed, so that a stopped comparison has whole seeds.

@@ -65,6 +65,7 @@ def choose(options: argparse.Namespace) -> None:
     examples, _ = draw_examples(config)
     loaded = load_model(config.model.name)
     rows = encode_examples(examples, loaded.tokenizer).rows
+
     rows_of: dict[str, list[dict[str, Any]]] = {}
     print("| spec | nats per token | accuracy |\n|---|---|---|", flush=True)
     with Journal(options.output, {"model": loaded.name, "ids": [row.id for row in rows]}) as journal:
@@ -75,6 +76,7 @@ def choose(options: argparse.Namespace) -> None:
                 journal.append(spec, record)
             print(f"| `{spec}` | {-record['fitness']:.4f} | {record['accuracy']:.3f} |", flush=True)
             rows_of.setdefault(spec.partition(":")[0], []).append(record)
+
     best = [cheapest_of_the_best(records) for records in rows_of.values()]
     print(f"n = {len(rows)}. The best of each method: --methods {','.join(best)}")
 
@@ -128,9 +130,11 @@ def main() -> None:
         command.add_argument("--output", type=Path, default=Path(output))
         if name == "choose":
             command.add_argument("specs", nargs="*", help="methods to try; a list of common ones by default")
+
     command = commands.add_parser("pairs")
     command.set_defaults(work=pairs)
     command.add_argument("folder", type=Path, help="folder of the evaluation")
+
     options = command_line.parse_args()
     options.work(options)
 

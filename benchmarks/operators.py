@@ -1,4 +1,4 @@
-"""How fast curves are decoded and varied on one core.
+"""Measure how fast curves are decoded and varied on one core.
 
 Run with ``python benchmarks/operators.py``. Aims for 4 control points and 32 layers: 50,000 curves decoded and 20,000
 variations (a crossover of two genomes and a mutation of one) per second. Each figure is the best of several

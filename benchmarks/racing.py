@@ -1,4 +1,4 @@
-"""What racing and preselection save, simulated without a model.
+"""Simulate, without a model, what racing and preselection save.
 
 Run with ``python benchmarks/racing.py``. A made-up task has 12 sources with 5 gold positions each. The score of an
 example is minus a weighted squared distance of the curve to the target of this example, plus an offset that all
@@ -45,11 +45,13 @@ class MadeUp(Problem):
     def __init__(self, seed: int, spread: float) -> None:
         self.n_layers, self.groups = _N_LAYERS, _GROUPS
         self.example_ids = tuple(map(str, range(len(_GROUPS))))
+
         rng = np.random.default_rng(seed)
         depth = np.linspace(0, 1, _N_LAYERS)
         bend, centre, width = rng.uniform(0.1, 0.35), rng.uniform(0.2, 0.8), rng.uniform(0.15, 0.4)
         target = 1 - bend * np.exp(-(((depth - centre) / width) ** 2))
         of_positions = target + rng.uniform(-0.1, 0.1) * (_POSITIONS[:, None] - 0.5) * depth
+
         waves = np.cos(np.pi * np.arange(4)[:, None] * depth) * np.array([1, 1.4, 1.4, 1.4])[:, None]
         of_sources = rng.normal(0, spread / 2, (_N_SOURCES, 4)) @ waves
         of_examples = rng.normal(0, spread / 2, (len(_GROUPS), 4)) @ waves
@@ -136,15 +138,18 @@ def main() -> None:
     )
     options.add_argument("--algorithm", default="ga", help="ga or steady-state")
     arguments = options.parse_args()
+
     seeds, spread = range(arguments.seeds), arguments.spread
     base = SearchSettings(algorithm=arguments.algorithm)
     off = base.model_copy(update=PLAIN)
     plain = [outcome_of(seed, spread, off) for seed in seeds]
     quality = np.array([outcome.quality for outcome in plain])
+
     print(
         f"{base.algorithm}, spread {spread}, {len(seeds)} seeds; plain search: quality {quality.mean():.4f} nats"
     )
     print("preselection  racing        quality - plain    share of examples: mean, median, range, reached")
+
     for changes in _VARIANTS:
         outcomes = [outcome_of(seed, spread, base.model_copy(update=changes)) for seed in seeds]
         gain = np.array([outcome.quality for outcome in outcomes]) - quality
@@ -154,19 +159,16 @@ def main() -> None:
             for one, other, target in zip(outcomes, plain, targets, strict=True)
         ]
         n_reached = sum(one.fitness >= target for one, target in zip(outcomes, targets, strict=True))
-        racing = (
-            "off"
-            if not changes.get("racing", True)
-            else f"{changes['race_against']} / {changes['race_block']}"
-        )
+        block = f"{changes['race_against']} / {changes['race_block']}" if "race_block" in changes else "off"
         print(
-            f"{changes['preselection']:12d}  {racing:12s}  {_difference(gain)}  {np.mean(shares):.2f}  "
+            f"{changes['preselection']:12d}  {block:12s}  {_difference(gain)}  {np.mean(shares):.2f}  "
             f"{np.median(shares):.2f}  [{min(shares):.2f}, {max(shares):.2f}]  {n_reached} of {len(seeds)}",
             flush=True,
         )
 
 
 def _difference(values: npt.NDArray[np.float64]) -> str:
+    """Return the mean of some values with its standard error."""
     return f"{values.mean():+.4f} +- {values.std(ddof=1) / len(values) ** 0.5:.4f}"
 
 

@@ -94,11 +94,13 @@ def flaws(notebook: nbformat.NotebookNode) -> list[str]:
         or warning, name no folder of a machine, and make no large file.
     """
     cells = _code_cells(notebook)
+
     found = []
     if notebook.metadata.get(_OWN_METADATA, {}).get("outputs_of") != _code_hash(notebook):
         found.append("the outputs belong to other code")
     if [cell.execution_count for cell in cells] != list(range(1, len(cells) + 1)):
         found.append("the cells were not executed in their order")
+
     for number, cell in enumerate(cells, start=1):
         if any(output.output_type == "error" for output in cell.outputs):
             found.append(f"cell {number} ended with an error")
@@ -107,6 +109,7 @@ def flaws(notebook: nbformat.NotebookNode) -> list[str]:
         place = _MACHINE.search("\n".join(_texts(cell)))
         if place is not None:
             found.append(f"the output of cell {number} names {place[0]!r}, a place on one machine")
+
     n_bytes = len(nbformat.writes(notebook).encode())
     if n_bytes > _MOST_BYTES:
         found.append(f"it has {n_bytes} bytes, more than {_MOST_BYTES}")
@@ -159,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing or not paths:
         print(f"Expected notebooks, but found none at {', '.join(missing) or _NOTEBOOKS}.", file=sys.stderr)
         return 1
+
     failed = False
     for path in paths:
         start = time.perf_counter()
@@ -169,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{path.name}  {time.perf_counter() - start:.1f} s  failed", flush=True)
             print(_COLOURS.sub("", str(error)), file=sys.stderr, flush=True)
             continue
+
         print(f"{path.name}  {time.perf_counter() - start:.1f} s", flush=True)
         kept = executed if options.write else nbformat.read(path, as_version=4)
         found = flaws(kept)

@@ -96,6 +96,7 @@ def simulate(
     space = CurveSpace(N_LAYERS, y_min=0.7, y_max=1.1, max_delta=0.4)
     search = Search(space, settings, seed=seed)
     own = time.process_time() - start
+
     drawn = random.Random(seed)
     genomes: list[list[tuple[float, float]]] = []
     times: list[float] = []
@@ -103,6 +104,7 @@ def simulate(
     waiting: deque[int] = deque()
     running: list[tuple[float, int]] = []
     clock, n_told = 0.0, 0
+
     while True:
         start = time.process_time()
         asked = []
@@ -112,13 +114,17 @@ def simulate(
         waiting.extend(range(len(genomes), len(genomes) + len(asked)))
         times += [drawn.choice(seconds) for _ in asked]
         genomes += asked
+
         while waiting and len(running) < n_workers:
             number = waiting.popleft()
             heapq.heappush(running, (clock + times[number], number))
         if not running:
             break
+
         clock, number = heapq.heappop(running)
         done.add(number)
+
+        # The search is told in the order in which it asked.
         finished = []
         while n_told + len(finished) in done:
             finished.append(genomes[n_told + len(finished)])
@@ -129,6 +135,7 @@ def simulate(
             search.tell(evaluations)
             own += time.process_time() - start
             n_told += len(finished)
+
     return Outcome(len(genomes), clock, sum(times) / (n_workers * clock), own)
 
 
@@ -148,6 +155,7 @@ def main() -> None:
     )
     command_line.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = command_line.parse_args()
+
     seconds = read_seconds(options.journal)
     print(
         f"{len(seconds)} measured evaluations: mean {seconds.mean():.2f} s, standard deviation "
@@ -157,6 +165,7 @@ def main() -> None:
     print(
         f"{'workers':>7}  {'loop':12}  {'utilisation, %':>20}  {'evaluations per hour':>26}  {'search itself, %':>20}"
     )
+
     n_workers = 1
     while n_workers <= options.most_workers:
         for algorithm, name in (("ga", "generations"), ("steady-state", "steady-state")):

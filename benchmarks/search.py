@@ -173,6 +173,7 @@ def speed(arguments: argparse.Namespace) -> None:
     bare, ours = paired(
         lambda: timed(forward), lambda: timed(lambda: problem.score(scales)), arguments.pairs
     ).T
+
     print(
         f"throughput of fitness evaluation / bare forward on the same tokens ({problem.n_tokens} tokens): "
         f"{shown(median_interval(bare / ours))}, median of {arguments.pairs} pairs"
@@ -222,6 +223,7 @@ def two_workers(arguments: argparse.Namespace) -> None:
             lambda: timed(lambda: two.map(score, curves)),
             arguments.pairs,
         ).T
+
     ratios = of_one / of_two
     print(
         f"speed-up of two workers over one, a thread each: {np.median(ratios):.3f} {np.round(ratios, 3).tolist()}"

@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from common import CURVE, Trace, comparison_parser, searched, smollm2
+from common import CURVE, Trace, comparison_parser, method_line, searched, smollm2
 from gradients import FREE, GA
 
 from lpes_evo import Journal, LoadedModel, SearchSettings
 from lpes_evo.config import CurveSettings
 from lpes_evo.evals import DataRequest, make_eval_task
 from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task
-from lpes_evo.statistics import paired_difference
 from lpes_evo.storage import WorkFolder
 
 SIZES = {12: 2, 24: 4, 48: 8, 96: 16, 198: 33}
@@ -84,11 +83,14 @@ class Remembered(ModelProblem):
         """Return both metrics, see `ModelProblem.evaluate`."""
         curve = np.asarray(scales, dtype=np.float64)
         ids = self.example_ids if example_ids is None else tuple(example_ids)
+
+        # Texts are scored whole, so that two problems that share a text share its scores.
         source_of = dict(zip(self.example_ids, self.sources, strict=True))
         about: dict[str, list[str]] = {}
         for name in ids:
             about.setdefault(source_of[name], []).append(name)
         keys = {source: self._key("scores", curve, "/".join([source, *about[source]])) for source in about}
+
         missing = [source for source in about if self._journal.get(keys[source]) is None]
         if missing:
             asked = [name for source in missing for name in about[source]]
@@ -102,6 +104,7 @@ class Remembered(ModelProblem):
             )
             for source in missing:
                 self._journal.append(keys[source], {"scores": [scores[name] for name in about[source]]})
+
         told: dict[str, tuple[float, bool]] = {}
         for source, names in about.items():
             record = self._journal.get(keys[source])
@@ -163,6 +166,7 @@ class Bench:
         self._elsewhere_of: dict[str, Remembered] = {}
 
     def _search_problem(self, size: int) -> Remembered:
+        """Return the problem of so many search examples."""
         if size not in self._searched:
             examples = make_task("needle", n_keys=8).examples(
                 positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
@@ -181,6 +185,7 @@ class Bench:
         return self._found[method, size]
 
     def _find(self, method: str, problem: Remembered) -> tuple[Scales, float]:
+        """Search, or choose among constants."""
         n_layers = self._loaded.n_layers
         if method in OTHERS:
             curves = [np.full(n_layers, value) for value in (CONSTANTS if method == "constant" else (1.0,))]
@@ -188,6 +193,7 @@ class Bench:
                 aggregate(problem.evaluate(curve).log_probability, problem.groups)[0] for curve in curves
             ]
             return curves[int(np.argmax(scores))], max(scores)
+
         settings, curve = METHODS[method]
         space = CurveSettings(**CURVE | curve).space(n_layers)
         search_settings = SearchSettings(generations=1, **settings)
@@ -218,6 +224,7 @@ def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
 
 
 def _documents(seed: int, data: Path) -> Made:
+    """Return questions over four documents."""
     request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=3, seed=seed)
     examples = [
         Example(one.id, one.position, one.prompt, one.answers[0], one.source, one.answer_prefix)
@@ -227,6 +234,7 @@ def _documents(seed: int, data: Path) -> Made:
 
 
 def _plain(seed: int, data: Path) -> Made:
+    """Return pieces of plain text, of which all but the beginning is the answer."""
     text = (data / "passages.txt").read_text(encoding="utf-8")
     pieces = [text[PASSAGE * (4 * seed + index) :][:PASSAGE] for index in range(4)]
     examples = []
@@ -303,22 +311,21 @@ def print_measures(
         "asked in the search": lambda position: position not in UNSEARCHED,
         "not asked in the search": lambda position: position in UNSEARCHED,
     }[keep]
+
     for size in sizes:
         of_methods = {name: [bench.measure(where, name, size) for bench in benches] for name in methods}
         others, sources = _joined(of_methods[against], metric, kept)
+
         print(f"\n{where}, {metric}, places: {keep}; {size} search examples, n = {len(others)}")
         for name, measured in of_methods.items():
             values, _ = _joined(measured, metric, kept)
-            line = f"{name:18s} {values.mean():8.4f}"
+            line = method_line(name, values, others if name != against else None, sources)
             if name != against:
-                difference, low, high = paired_difference(values, others, sources)
                 by_seed = [
                     _joined([one], metric, kept)[0].mean() - _joined([other], metric, kept)[0].mean()
                     for one, other in zip(measured, of_methods[against], strict=True)
                 ]
-                line += f"  {difference:+.4f} [{low:+.4f}, {high:+.4f}]  by seed " + " ".join(
-                    f"{value:+.3f}" for value in by_seed
-                )
+                line += "  by seed " + " ".join(f"{value:+.3f}" for value in by_seed)
             print(line)
 
 
@@ -327,6 +334,7 @@ def print_gaps(benches: Sequence[Bench], methods: Sequence[str], sizes: Sequence
     print(
         "\nsearch score, nats per token, and what it promises too much: less the held-out score at the same places"
     )
+
     for size in sizes:
         for name in methods:
             promised = [bench.found(name, size)[1] for bench in benches]
@@ -338,6 +346,7 @@ def print_gaps(benches: Sequence[Bench], methods: Sequence[str], sizes: Sequence
                 )[0]
                 for bench in benches
             ]
+
             gap = np.mean(promised) - np.mean([values.mean() for values in kept])
             variation = np.mean(
                 [np.abs(np.diff(np.log(bench.found(name, size)[0]))).sum() for bench in benches]

@@ -1,4 +1,4 @@
-"""Should a search learn after every evaluation? The default search against smaller generations and steady-state.
+"""Compare the default search with smaller generations and with steady-state: how soon should a search learn?
 
 Run with ``python benchmarks/steady_state.py --config docs/results/comparison/model.yaml``. The analytic arenas of
 ``lpes-evo compare`` are compared at equal evaluations, without racing. The model is searched as ``lpes-evo search``
@@ -51,6 +51,7 @@ def searched(arena: Arena, changes: Mapping[str, Any], seed: int, n_evaluations:
         update={"generations": generations, "racing": isinstance(arena, ModelArena) and base.racing}
     )
     search = Search(arena.space, settings, seed=seed)
+
     header = {
         "format": JOURNAL_FORMAT,
         "version": 1,
@@ -58,6 +59,7 @@ def searched(arena: Arena, changes: Mapping[str, Any], seed: int, n_evaluations:
         "seed": seed,
         "changes": dict(changes),
     }
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with Journal(path, header) as journal:
         drive(search, arena.evaluator(arena.space, settings, seed), journal)
@@ -75,6 +77,7 @@ def main() -> None:
         "--output", type=Path, default=Path("runs/steady-state"), help="folder of the journals"
     )
     arguments = options.parse_args()
+
     for name in arguments.arenas.split(","):
         traces: dict[str, list[Trace]] = {variant: [] for variant in _VARIANTS}
         with arena_of(name, arguments.config) as arena:
@@ -83,6 +86,8 @@ def main() -> None:
                     file = f"{variant.replace(', ', '-').replace(' ', '-')}-{seed}.jsonl"
                     path = arguments.output / name / file
                     traces[variant].append(searched(arena, changes, seed, arguments.evaluations, path))
+
+        # A model is compared at the tokens of the search of a seed that needs the fewest.
         cost = f"{arguments.evaluations} evaluations"
         if name not in ANALYTIC:
             budgets = np.min(
@@ -96,6 +101,7 @@ def main() -> None:
                 for variant, searches in traces.items()
             }
             cost = f"{np.median(budgets):.0f} tokens (median)"
+
         print(f"\n{name} ({arena.unit}), {arguments.seeds} seeds, {cost}\n")
         columns = ["search", "best fitness [95 %]", f"minus {_DEFAULT} [95 %]", "verdict", "ahead / behind"]
         table = Table("", columns)

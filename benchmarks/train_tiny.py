@@ -60,6 +60,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 def build_model() -> LlamaForCausalLM:
     """Return the untrained model."""
     torch.manual_seed(SEED)
+
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(VOCABULARY),
@@ -142,6 +143,7 @@ def train(model: Any, log: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     wall, cpu = time.perf_counter(), time.process_time()
     recent: dict[str, list[tuple[float, float]]] = {}
+
     with log.open("w", encoding="utf-8") as file:
         for step, (lesson, rate, (ids, targets)) in enumerate(lessons(), start=1):
             for group in optimizer.param_groups:
@@ -150,10 +152,12 @@ def train(model: Any, log: Path) -> None:
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
             logits, words = model.lm_head(hidden[wanted]), targets[:, 1:][wanted]
             loss = torch.nn.functional.cross_entropy(logits, words)
+
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
+
             accuracy = (logits.argmax(-1) == words).float().mean().item()
             recent.setdefault(lesson, []).append((loss.item(), accuracy))
             if step % LOG_EVERY == 0:

@@ -94,6 +94,7 @@ class _Stream:
         self._attempt(self._stream.flush)
 
     def _attempt(self, action: Callable[[], Any]) -> None:
+        """Do something with the stream unless it has failed, and remember its first failure."""
         if self.fault is not None:
             return
         try:

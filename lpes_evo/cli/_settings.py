@@ -82,6 +82,7 @@ class _Option:
         """Return the option as a parameter that Typer understands."""
         shown: dict[str, Any] = {"help": self.help, "rich_help_panel": panel}
         default, annotation, flag = self.default, self.value, self.flag
+
         if self.is_list:
             annotation = str
             shown["metavar"] = "NUMBER,..." if self.value in (int, float) else "NAME,..."
@@ -94,6 +95,7 @@ class _Option:
         elif default is True:
             flag = f"{flag}/--no-{flag.removeprefix('--')}"
 
+        # An empty list is no default that a help could show.
         if not default and default != 0:
             default = None
         return inspect.Parameter(
@@ -107,6 +109,7 @@ class _Option:
         """Return a value of the command line as the model takes it."""
         if not self.is_list:
             return os.fspath(value) if self.value is str else value
+
         parts = [part.strip() for part in value.split(",")]
         if self.value not in (int, float):
             return tuple(parts)
@@ -157,6 +160,7 @@ class SettingOptions:
 
     @functools.cached_property
     def _options(self) -> list[_Option]:
+        """The options, in the order of the settings."""
         found = []
         for key, field, description in _leaves(self._model()):
             is_omitted = key in self._omit or key.partition(".")[0] in self._omit
@@ -208,6 +212,8 @@ def add_command(
     """
 
     def register(function: _Function) -> _Function:
+        """Add the command and return the function as it is."""
+
         class Deferred(TyperCommand):
             """A command that is completed once its options are asked for."""
 

@@ -128,6 +128,7 @@ class JobFacts:
 def describe(job: RunJob) -> JobFacts:
     """Read the facts off a job, in the worker that holds it."""
     loaded = job.loaded
+
     return JobFacts(
         config=job.config,
         model=loaded.name,

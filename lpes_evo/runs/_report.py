@@ -356,6 +356,7 @@ def _method(problem: ProblemFacts, scores: AnswerScores, scales: npt.NDArray[np.
                 "log_probability": float(scores.log_probability[here].mean()),
             }
         )
+
     return {
         "scales": scales.tolist(),
         "n": len(scores.correct),
