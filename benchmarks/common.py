@@ -47,7 +47,7 @@ def comparison_parser(
     made.add_argument("--seeds", nargs="+", type=int, default=list(range(n_seeds)), help="of data and search")
     made.add_argument("--output", type=Path, default=Path(output), help="folder of what is kept")
     made.add_argument(
-        "--dtype", default="auto", help="number format of the weights; the committed journals hold float32"
+        "--dtype", default="float32", help="of the weights; the committed journals hold float32"
     )
     return made
 

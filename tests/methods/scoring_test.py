@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from commands import lpes_evo
+from commands import run_here
 from lpes_evo.cli._main import app
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals import EvalConfig, EvalFolder, make_arms, run_evaluation
@@ -91,7 +91,7 @@ def test_routers_are_trained_and_compared_from_the_command_line(
     (tmp_path / "data.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     train = ["train-moice", "tiny", "--data", "data.jsonl", "--steps", "1", "--sequences", "2", "--held-out", "2",
              "--output", "routers"]  # fmt: skip
-    said = lpes_evo(*train, cwd=tmp_path, check=0).stdout
+    said = run_here(*train, cwd=tmp_path, check=0).stdout
     assert "step 1 of 1: loss" in said
     assert "use them with --methods moice:routers" in said
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_routers_are_trained_and_compared_from_the_command_line(
         with pytest.raises(ConfigError, match=reason):
             CliRunner().invoke(app, [*train[:-1], name], catch_exceptions=False)
     methods = "baseline,ntk:2:original=32,attention-buckets:group=3,ms-poe,moice:routers"
-    said = lpes_evo(*COMMAND, "--methods", methods, "--output", "run", cwd=tmp_path, check=0).stdout
+    said = run_here(*COMMAND, "--methods", methods, "--output", "run", cwd=tmp_path, check=0).stdout
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert [*results["arms"]] == ["untouched", *methods.split(",")[1:]]
     assert results["arms"]["attention-buckets:group=3"]["combine_follows"] == "released code"
