@@ -15,7 +15,7 @@ from lpes_evo import Evaluation, Evaluator, Journal, LoadedModel, Search, Search
 from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, Problem, batches, pack_rows
-from lpes_evo.reporting import Reporter
+from lpes_evo.reporting import Reporter, difference_text
 from lpes_evo.statistics import paired_difference
 
 PLAIN = {"racing": False, "preselection": 1}
@@ -101,13 +101,6 @@ def paired(first: Callable[[], float], second: Callable[[], float], n: int) -> n
         for side in (0, 1) if pair % 2 else (1, 0):
             found[pair, side] = (first, second)[side]()
     return found[1:]
-
-
-def median_interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Return the median of ``(n,)`` values with its 95 % bootstrap interval."""
-    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(np.median(values)), float(low), float(high)
 
 
 def bare_forward(model: Any, problem: ModelProblem) -> Callable[[], None]:
@@ -242,9 +235,4 @@ def method_line(
     if others is None:
         return line
     difference, low, high = paired_difference(values, others, sources)
-    return f"{line}  {difference:+.4f} [{low:+.4f}, {high:+.4f}]"
-
-
-def shown(ratio: Sequence[float]) -> str:
-    """Return a median and its interval as text."""
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio)
+    return f"{line}  {difference_text(difference, low, high, '.4f')}"

@@ -14,16 +14,20 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import transformers
-from common import median_interval, paired, parser, shown, smollm2, timed
+from common import paired, parser, smollm2, timed
 
 from lpes_evo.bench import peak_meter
-from lpes_evo.evals import EvalConfig, EvalExample, EvalTarget, LpesArm, answer_batch
+from lpes_evo.evals import Arm, EvalConfig, EvalTarget, answer_batch
+from lpes_evo.methods import Lpes
 from lpes_evo.models import LoadedModel, load_model
 from lpes_evo.operators import CurveSpace
+from lpes_evo.problems import Example
+from lpes_evo.reporting import interval_text
 from lpes_evo.scales import Scales
+from lpes_evo.statistics import median_interval
 
 
-def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[EvalExample]:
+def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> list[Example]:
     """Return prompts of about ``tokens`` tokens, the shortest a quarter shorter, ``rows`` of them."""
     words = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "runs", "away"]
     found = []
@@ -31,7 +35,7 @@ def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> li
         length = tokens - tokens * row // (4 * rows)
         text = " ".join(words[(row + place) % len(words)] for place in range(length))
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"][:length]
-        found.append(EvalExample(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
+        found.append(Example(f"e{row}", loaded.tokenizer.decode(ids), ("",), max_new_tokens=new_tokens))
     return found
 
 
@@ -50,7 +54,7 @@ def sides(
     config = EvalConfig(tasks=("benchmark",), chat_template=False)
     target = EvalTarget(loaded, EvalTarget.of(loaded, config).encoder, ends=())
     batch = examples(loaded, rows, tokens, new_tokens)
-    arm = LpesArm(curve(loaded))
+    arm = Arm("lpes", Lpes(scales=curve(loaded)))
     prompts = [target.encoder.encode(example, "generation").rows[0].prompt_ids for example in batch]
     width = max(map(len, prompts))
     ids = torch.zeros((rows, width), dtype=torch.long)
@@ -110,10 +114,10 @@ def main() -> None:
     generated = arguments.rows * arguments.new_tokens
     print(f"eval under scales  {generated / np.median(seconds[:, 0]):8.1f} tokens/s")
     print(f"model.generate     {generated / np.median(seconds[:, 1]):8.1f} tokens/s")
+    ratio = median_interval(seconds[:, 1] / seconds[:, 0])
     print(
-        f"eval / generate, tokens per second: {shown(median_interval(seconds[:, 1] / seconds[:, 0]))} (median of "
-        f"{len(seconds)} pairs, 95 %; {arguments.rows} rows, {arguments.tokens} + {arguments.new_tokens} tokens, "
-        f"{loaded.dtype} on {loaded.device})"
+        f"eval / generate, tokens per second: {interval_text(*ratio)} (median of {len(seconds)} pairs, 95 %; "
+        f"{arguments.rows} rows, {arguments.tokens} + {arguments.new_tokens} tokens, {loaded.dtype} on {loaded.device})"
     )
     ours, theirs = (peak(run, loaded.device) for run in (evaluation, bare))
     print(f"peak memory beyond the weights: eval {ours}, generate {theirs}")

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import bare_forward, median_interval, paired, parser, shown, timed
+from common import bare_forward, paired, parser, timed
 from rich.console import Console
 
 from lpes_evo import LoadedModel, Scales, SearchSettings, load_model
@@ -33,7 +33,8 @@ from lpes_evo.methods import make_method
 from lpes_evo.models import device_name
 from lpes_evo.operators import BezierGenome, CurveSpace, init_random_walk
 from lpes_evo.problems import Example, ModelProblem
-from lpes_evo.reporting import PlainTable
+from lpes_evo.reporting import Table, interval_text
+from lpes_evo.statistics import median_interval
 from lpes_evo.workers import DevicePool, Pool
 
 POSITIONS = (0.0, 0.5, 1.0)
@@ -118,7 +119,9 @@ def examples(n_texts: int, n_words: int) -> list[Example]:
         for position in POSITIONS:
             place = int(position * (n_words - 2))
             prompt = " ".join([*words, "?", words[place]])
-            found.append(Example(f"{text}/{position}", position, prompt, words[place + 1], f"text-{text}"))
+            found.append(
+                Example(f"{text}/{position}", prompt, (words[place + 1],), position, source=f"text-{text}")
+            )
     return found
 
 
@@ -223,7 +226,7 @@ def evaluated(
             raise SystemExit(
                 f"An evaluation did not go through as it is: {evaluation.error or 'out of memory'}"
             )
-    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.spent.tokens
+    return np.array([evaluation.scores for evaluation in evaluations]), seconds, evaluator.cost.tokens
 
 
 def measure_throughput(pool: Pool, space: CurveSpace, facts: dict[str, Any], pairs: int) -> dict[str, Any]:
@@ -294,7 +297,7 @@ def main() -> None:
         rows += [
             ("fitness evaluation, tokens/s", f"{speed['fitness_tokens_per_second']:.0f}"),
             ("bare forward, tokens/s", f"{speed['bare_tokens_per_second']:.0f}"),
-            ("fitness / bare", shown((speed["fitness_over_bare"], speed["low"], speed["high"]))),
+            ("fitness / bare", interval_text(*(speed["fitness_over_bare"], speed["low"], speed["high"]))),
             ("product of matrices, TFLOP/s", f"{speed['matrix_tflops']:.1f}"),
             ("FLOP utilisation, fitness", f"{100 * speed['flop_utilisation']:.1f} %"),
             ("FLOP utilisation, bare forward", f"{100 * speed['bare_flop_utilisation']:.1f} %"),
@@ -309,16 +312,16 @@ def main() -> None:
         cost = pool.call(patch_cost)
         for part in ("prefill", "decode"):
             ratio = cost.ratio(part)
-            found = {"patched_over_untouched": ratio.median, "low": ratio.low, "high": ratio.high}
+            found = {"patched_over_untouched": ratio.value, "low": ratio.low, "high": ratio.high}
             untouched = float(np.median([getattr(plain, part) for plain, _ in cost.pairs]))
             say(part, {"untouched_seconds": untouched, **found})
-            rows.append((f"{part}, patched / untouched", shown(list(found.values()))))
+            rows.append((f"{part}, patched / untouched", interval_text(*found.values())))
 
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}"
-    table = PlainTable(f"{facts['device']}, {facts['dtype']}, {versions}", ["what", "figure"])
+    table = Table(f"{facts['device']}, {facts['dtype']}, {versions}", ["what", "figure"])
     for name, figure in rows:
-        table.add_cells(name, figure)
-    Console(width=110).print(table)
+        table.add_row(name, figure)
+    table.print(Console(width=110))
 
 
 def say(what: str, values: dict[str, Any]) -> None:

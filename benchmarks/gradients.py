@@ -26,7 +26,7 @@ from common import CURVE, PLAIN, SIZES, Trace, comparison_parser, kept_answers, 
 
 from lpes_evo import Journal, Scales, SearchSettings, load_model
 from lpes_evo.config import CurveSettings
-from lpes_evo.problems import ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
 from lpes_evo.storage import WorkFolder
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -110,10 +110,12 @@ class Bench:
             options = self.options
             positions = POSITIONS if split == "search" else REPORT_POSITIONS
             examples = make_task(options.task, **TASKS[options.task]).examples(
-                positions=positions,
-                n_per_position=options.texts if split == "search" else options.report_texts,
-                seed=seed,
-                split=split,
+                DataRequest(
+                    positions=positions,
+                    limit=options.texts if split == "search" else options.report_texts,
+                    seed=seed,
+                    split=split,
+                )
             )
             self._problems[seed, split] = ModelProblem(self.loaded, examples)
         return self._problems[seed, split]

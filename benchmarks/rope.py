@@ -8,11 +8,12 @@ order, and the median of the paired ratios is printed with an interval of 95 %.
 import numpy as np
 import torch
 import transformers
-from common import parser, shown, smollm2
+from common import parser, smollm2
 
 from lpes_evo import Scales
 from lpes_evo.bench import BenchSettings, measure_costs
 from lpes_evo.methods import make_method
+from lpes_evo.reporting import interval_text
 
 N_STEPS = 8
 """Cached steps of decoding."""
@@ -45,7 +46,7 @@ def main() -> None:
         if arguments.only in (None, part):
             ratio = cost.ratio(part)
             print(
-                f"{part:8} patched / unpatched: {shown((ratio.median, ratio.low, ratio.high))} "
+                f"{part:8} patched / unpatched: {interval_text(*ratio)} "
                 f"(median of {arguments.pairs} pairs, 95 %; {arguments.tokens} tokens, {loaded.dtype})"
             )
 

@@ -30,19 +30,18 @@ from common import (
     Trace,
     bare_forward,
     kept_answers,
-    median_interval,
     paired,
     parser,
     searched,
-    shown,
     smollm2,
     timed,
 )
 
 from lpes_evo import Journal, LoadedModel, SearchSettings
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import ModelProblem, make_task
-from lpes_evo.statistics import paired_difference
+from lpes_evo.problems import DataRequest, ModelProblem, make_task
+from lpes_evo.reporting import interval_text
+from lpes_evo.statistics import median_interval, paired_difference
 from lpes_evo.workers import DevicePool
 
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -61,7 +60,7 @@ def make_data(loaded: LoadedModel, seed: int, n_texts: int, n_report: int) -> Da
     """Draw search and held-out examples: texts with the fact at five positions."""
     task = make_task("needle", n_keys=8)
     search, report = (
-        task.examples(positions=POSITIONS, n_per_position=number, seed=seed, split=split)
+        task.examples(DataRequest(positions=POSITIONS, limit=number, seed=seed, split=split))
         for number, split in ((n_texts, "search"), (n_report, "report"))
     )
     return Data(
@@ -151,7 +150,7 @@ def reach(arguments: argparse.Namespace) -> None:
     print(f"\nours / plain, median and range over {len(found)} seeds")
     names = ("tokens", "seconds", "tokens, the plain loop with shared texts")
     for name, ratios in zip(names, zip(*(one.ratios for one in found), strict=True), strict=True):
-        print(f"  {name}: {shown((np.median(ratios), min(ratios), max(ratios)))}")
+        print(f"  {name}: {interval_text(np.median(ratios), min(ratios), max(ratios))}")
 
     sources = [source for one in found for source in one.sources]
     correct = {
@@ -176,7 +175,7 @@ def speed(arguments: argparse.Namespace) -> None:
 
     print(
         f"throughput of fitness evaluation / bare forward on the same tokens ({problem.n_tokens} tokens): "
-        f"{shown(median_interval(bare / ours))}, median of {arguments.pairs} pairs"
+        f"{interval_text(*median_interval(bare / ours))}, median of {arguments.pairs} pairs"
     )
     outside(problem, arguments)
     two_workers(arguments)

@@ -29,8 +29,7 @@ from gradients import FREE, GA
 
 from lpes_evo import Journal, LoadedModel, SearchSettings
 from lpes_evo.config import CurveSettings
-from lpes_evo.evals import DataRequest, make_eval_task
-from lpes_evo.problems import AnswerScores, Example, ModelProblem, aggregate, make_task
+from lpes_evo.problems import AnswerScores, DataRequest, Example, ModelProblem, aggregate, make_task
 from lpes_evo.storage import WorkFolder
 
 SIZES = {12: 2, 24: 4, 48: 8, 96: 16, 198: 33}
@@ -169,7 +168,7 @@ class Bench:
         """Return the problem of so many search examples."""
         if size not in self._searched:
             examples = make_task("needle", n_keys=8).examples(
-                positions=POSITIONS, n_per_position=SIZES[size], seed=self._seed, split="search"
+                DataRequest(positions=POSITIONS, limit=SIZES[size], seed=self._seed, split="search")
             )
             self._searched[size] = Remembered(self._loaded, examples, "search", self._journal)
         return self._searched[size]
@@ -220,15 +219,15 @@ Made = tuple[list[Example], dict[str, Any]]
 
 def _needles(n_filler: int, n_texts: int, seed: int) -> Made:
     task = make_task("needle", n_keys=8, n_filler=n_filler)
-    return task.examples(positions=SLOTS, n_per_position=n_texts, seed=seed, split="report"), {}
+    return task.examples(DataRequest(positions=SLOTS, limit=n_texts, seed=seed, split="report")), {}
 
 
 def _documents(seed: int, data: Path) -> Made:
     """Return questions over four documents."""
     request = DataRequest(folder=data, positions=(0.0, 0.5, 1.0), limit=3, seed=seed)
     examples = [
-        Example(one.id, one.position, one.prompt, one.answers[0], one.source, one.answer_prefix)
-        for one in make_eval_task("mdqa:4+built").examples(request)
+        dataclasses.replace(one, answers=one.answers[:1])
+        for one in make_task("mdqa:4+built").examples(request)
     ]
     return examples, {}
 
@@ -241,7 +240,7 @@ def _plain(seed: int, data: Path) -> Made:
     for piece in pieces:
         cut = piece.index(" ", PASSAGE // 8)
         source = hashlib.sha256(piece.encode()).hexdigest()
-        examples.append(Example(source, 0.0, piece[:cut], piece[cut + 1 :], source))
+        examples.append(Example(source, piece[:cut], (piece[cut + 1 :],), 0.0, source=source))
     return examples, {"chat_template": False}
 
 
@@ -250,7 +249,7 @@ EXAMPLES: dict[str, Callable[[int, Path], Made]] = {
     "longer": lambda seed, _: _needles(3, 3, seed),
     "key-value": lambda seed, _: (
         make_task("kv", n_pairs=8).examples(
-            positions=(0.0, 0.5, 1.0), n_per_position=2, seed=seed, split="report"
+            DataRequest(positions=(0.0, 0.5, 1.0), limit=2, seed=seed, split="report")
         ),
         {},
     ),
