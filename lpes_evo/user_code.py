@@ -4,7 +4,8 @@ import hashlib
 import importlib.util
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,25 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     Raises:
         LpesError: Of the class ``fault``: there is no such file, it has no such class, or its code failed.
     """
+    found = load_class(spec, kind, fault)
+    with _blaming(spec, fault):
+        return found()
+
+
+def load_class(spec: str, kind: type[T], fault: type[LpesError]) -> type[T]:
+    """Run a Python file and return a class in it.
+
+    Args:
+        spec: ``FILE.py:CLASS``.
+        kind: What the class must be a subclass of.
+        fault: Class of the error.
+
+    Returns:
+        The class.
+
+    Raises:
+        LpesError: Of the class ``fault``: there is no such file, it has no such class, or its code failed.
+    """
     name, _, class_name = spec.rpartition(":")
     path = Path(name)
 
@@ -44,26 +64,32 @@ def make_from_file(spec: str, kind: type[T], fault: type[LpesError]) -> T:
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_name] = module
 
-    try:
+    with _blaming(spec, fault):
         module_spec.loader.exec_module(module)
         found = getattr(module, class_name, None)
-        if not (isinstance(found, type) and issubclass(found, kind)):
-            others = [
-                name
-                for name, value in vars(module).items()
-                if isinstance(value, type) and issubclass(value, kind) and value is not kind
-            ]
-            raise fault(
-                f"Expected {path} to define the {kind.__name__} class {class_name}, but it defines "
-                f"{', '.join(others) or 'none'}."
-            )
+        if isinstance(found, type) and issubclass(found, kind):
+            return found
+        others = [
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, kind) and value is not kind
+        ]
+        raise fault(
+            f"Expected {path} to define the {kind.__name__} class {class_name}, but it defines "
+            f"{', '.join(others) or 'none'}."
+        )
 
-        return found()
+
+@contextmanager
+def _blaming(spec: str, fault: type[LpesError]) -> Iterator[None]:
+    """Turn whatever the file of a user raises into one clear error."""
+    try:
+        yield
     except (fault, KeyboardInterrupt):
         raise
     except BaseException as error:  # the user's file can raise anything
         raise fault(
-            f"Expected {path}:{class_name} to make an object, but it raised {error_text(error)}. Mend the file."
+            f"Expected {spec} to make an object, but it raised {error_text(error)}. Mend the file."
         ) from error
 
 

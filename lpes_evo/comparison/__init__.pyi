@@ -11,8 +11,7 @@ from ._contestants import (
     Contestant as Contestant,
     ablations as ablations,
 )
-from ._cube import Cube as Cube
-from ._optimiser_search import OptimiserSearch as OptimiserSearch
+from ._optimiser_search import OptimiserAlgorithm as OptimiserAlgorithm, OptimiserSearch as OptimiserSearch
 from ._optimisers import OPTIMISERS as OPTIMISERS, Optimiser as Optimiser, Proposal as Proposal
 from ._pictures import (
     plot_diversity as plot_diversity,
@@ -37,3 +36,4 @@ from ._traces import (
     read_steps as read_steps,
     read_trace as read_trace,
 )
+from ._unit_cube import UnitCube as UnitCube

@@ -1,28 +1,120 @@
-"""An optimiser of another package behind the ask and tell of our search."""
+"""Optimisers of other packages as an algorithm of a search."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import ceil
+from typing import Any
 
 import numpy as np
 
-from lpes_evo.comparison._cube import Cube
 from lpes_evo.comparison._optimisers import Optimiser, Proposal
+from lpes_evo.comparison._unit_cube import UnitCube
 from lpes_evo.config import SearchSettings
 from lpes_evo.operators import BezierGenome, CurveSpace
-from lpes_evo.search import Breeder, CandidateLine, Evaluation, Search, Surrogate, check_seed
+from lpes_evo.search import (
+    Algorithm,
+    Candidate,
+    Evaluation,
+    GradientProbe,
+    Progress,
+    Request,
+    Search,
+    curve_keys,
+    starting_points,
+)
 
-# As often our own breeding tries for a curve that is new.
+# As many tries for a new curve as the genetic algorithm has.
 _MOST_PROPOSALS = 20
+
+
+class OptimiserAlgorithm(Algorithm):
+    """Proposes the starting points of every search, then what an optimiser of the unit cube proposes.
+
+    Each point of the cube becomes the feasible genome nearest to it. The optimiser learns the fitness batch by batch,
+    the starting points first. It has one objective.
+
+    Args:
+        space: The curves.
+        settings: Number of constant curves, and budget.
+        optimiser: The class of the optimiser, see `lpes_evo.comparison.OPTIMISERS`.
+        seed: Seed of the search.
+        **options: As for `lpes_evo.search.Algorithm`.
+
+    Raises:
+        ConfigError: The package of the optimiser is not installed.
+        CurveError: A genome of ``initial`` is not feasible.
+    """
+
+    def __init__(
+        self,
+        space: CurveSpace,
+        settings: SearchSettings,
+        *,
+        optimiser: type[Optimiser],
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(space, settings, seed=seed, **options)
+        self._cube = UnitCube(space)
+        self._optimiser = optimiser(self._cube.n_dimensions, seed)
+        self._batch_size = optimiser.batch_size(self._cube.n_dimensions)
+        self._fitness: dict[bytes, float | None] = {}
+        # Proposals whose fitness the optimiser waits for, oldest first, with the keys of their curves.
+        self._open: deque[tuple[Proposal, bytes]] = deque()
+
+    def propose(self, progress: Progress) -> Iterable[Request]:
+        """Yield the starting points, or a batch of what the optimiser proposes."""
+        if not progress.n_candidates:
+            for genome in self.starting_points:
+                yield Candidate(genome)
+            return
+
+        self._learn(progress)
+        for _ in range(self._batch_size):
+            proposal, genome, curve = self._new_proposal(progress)
+            self._open.append((proposal, curve))
+            yield Candidate(genome)
+
+    def observe(self, request: Request, evaluation: Evaluation) -> None:
+        """Keep the fitness of a curve; ``None`` where it failed."""
+        if isinstance(request, GradientProbe):
+            return
+        (curve,) = curve_keys(self.space, [request.genome])
+        self._fitness[curve] = float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
+
+    def _new_proposal(self, progress: Progress) -> tuple[Proposal, BezierGenome, bytes]:
+        """Return a proposal with its genome and curve; after some whose curve is known, whatever comes last."""
+        for _ in range(_MOST_PROPOSALS - 1):
+            proposal, genome, curve = self._next_proposal()
+            if curve not in progress.known:
+                return proposal, genome, curve
+            self._optimiser.dismiss(proposal, self._fitness.get(curve))
+        return self._next_proposal()
+
+    def _next_proposal(self) -> tuple[Proposal, BezierGenome, bytes]:
+        proposal = self._optimiser.propose()
+        genome = self._cube.genome(proposal.vector)
+        return proposal, genome, curve_keys(self.space, [genome])[0]
+
+    def _learn(self, progress: Progress) -> None:
+        """Hand what was observed to the optimiser: the starting points first, then whole batches."""
+        if progress.n_candidates == self.n_first:
+            points = self.starting_points
+            fitness = [self._fitness.get(curve) for curve in curve_keys(self.space, points)]
+            self._optimiser.start([self._cube.vector(point) for point in points], fitness)
+        if self._open:
+            proposals, curves = zip(*self._open, strict=True)
+            self._optimiser.learn(proposals, [self._fitness.get(curve) for curve in curves])
+            self._open.clear()
 
 
 class OptimiserSearch(Search):
     """A search whose genomes are proposed by an optimiser that knows nothing of curves.
 
-    It begins with the starting points of every search (identity, constants and the caller's own genomes) and then asks
-    for what the optimiser proposes, moved to the nearest feasible genome. All promises of `Search` hold: it is a
-    function of its seed and of what it is told, asks for no curve twice, and leaves the caller's random generators
-    alone. So `lpes_evo.drive`, the journal, resume and `lpes_evo.Evaluator` take it as they are. It has one objective,
-    and nothing is raced.
+    All promises of `lpes_evo.search.Search` hold: it is a function of its seed and of what it is told, asks for no
+    curve twice, and leaves the caller's random generators alone. So `lpes_evo.drive`, the journal, resume and
+    `lpes_evo.Evaluator` take it as they are. It has one objective, and nothing is raced.
 
     Args:
         optimiser: The class of the optimiser, see `lpes_evo.comparison.OPTIMISERS`.
@@ -49,83 +141,24 @@ class OptimiserSearch(Search):
         initial: Sequence[BezierGenome] = (),
     ) -> None:
         given = settings if settings is not None else SearchSettings()
-        cube = Cube(space)
-        batch = optimiser.batch_size(cube.n_dimensions)
-        plain = {"algorithm": "ga", "preselection": 1, "racing": False, "offspring_size": batch}
-        unlimited = SearchSettings(**given.model_dump() | plain)
-        breeder = _Proposals(optimiser(cube.n_dimensions, check_seed(seed)), cube, space, unlimited, initial)
-        n_batches = ceil(max(0, n_evaluations - breeder.n_starting_points) / batch)
-        limited = SearchSettings(**unlimited.model_dump() | {"generations": n_batches})
-        super().__init__(space, limited, seed=seed, initial=initial)
-        self._candidates = CandidateLine(breeder, limited, 1, space.n_curves, check_seed(seed))
-        breeder.results = self._candidates.evaluations
+        batch = optimiser.batch_size(UnitCube(space).n_dimensions)
+        n_first = len(starting_points(space, given, initial))
 
-
-class _Proposals(Breeder):
-    """Makes genomes of the proposals of an optimiser.
-
-    Attributes:
-        results: What is told, by curve.
-    """
-
-    def __init__(
-        self,
-        optimiser: Optimiser,
-        cube: Cube,
-        space: CurveSpace,
-        settings: SearchSettings,
-        initial: Sequence[BezierGenome],
-    ) -> None:
-        super().__init__(space, settings, (1.0,), initial)
-        self._optimiser = optimiser
-        self._cube = cube
-        self._batch_size = optimiser.batch_size(cube.n_dimensions)
-        self._has_started = False
-        self._open: list[tuple[Proposal, bytes]] = []
-        self.results: Mapping[bytes, Evaluation] = {}
-
-    def first_population(self) -> list[BezierGenome]:
-        """Return the starting points alone."""
-        return [self.clone(genome) for genome in self._starting_points]
-
-    def offspring(
-        self,
-        parents: Sequence[BezierGenome],  # noqa: ARG002
-        taken: Collection[bytes],
-        guide: Surrogate | None = None,  # noqa: ARG002
-    ) -> tuple[BezierGenome, bytes]:
-        """Return the genome of a proposal and its curve; after some that are known, whatever comes last."""
-        self._learn()
-        for _ in range(_MOST_PROPOSALS - 1):
-            proposal, genome, curve = self._propose()
-            if curve not in taken:
-                break
-            self._optimiser.dismiss(proposal, self._fitness(curve))
-        else:
-            proposal, genome, curve = self._propose()
-        self._open.append((proposal, curve))
-        return genome, curve
-
-    def _propose(self) -> tuple[Proposal, BezierGenome, bytes]:
-        proposal = self._optimiser.propose()
-        genome = self._cube.genome(proposal.vector)
-        return proposal, genome, self.curves([genome])[0]
-
-    def _learn(self) -> None:
-        """Hand what is told to the optimiser: the starting points first, then batch by batch."""
-        if not self._has_started:
-            points = self._starting_points
-            fitness = [self._fitness(curve) for curve in self.curves(points)]
-            self._optimiser.start([self._cube.vector(point) for point in points], fitness)
-            self._has_started = True
-        if len(self._open) >= self._batch_size:
-            proposals, curves = zip(*self._open, strict=True)
-            self._optimiser.learn(proposals, [self._fitness(curve) for curve in curves])
-            self._open = []
-
-    def _fitness(self, curve: bytes) -> float | None:
-        """Return the fitness of a curve; ``None`` where it failed or is not told yet."""
-        evaluation = self.results.get(curve)
-        if evaluation is None or evaluation.status != "ok":
-            return None
-        return float(np.mean(evaluation.values))
+        # A generation of the budget is a batch of the optimiser.
+        own = {
+            "algorithm": "ga",
+            "preselection": 1,
+            "racing": False,
+            "gradient_seeds": 0,
+            "gradient_mutation": 0.0,
+            "offspring_size": batch,
+            "generations": ceil(max(0, n_evaluations - n_first) / batch),
+        }
+        limited = SearchSettings(**given.model_dump() | own)
+        super().__init__(
+            space,
+            limited,
+            seed=seed,
+            initial=initial,
+            algorithm=partial(OptimiserAlgorithm, optimiser=optimiser),
+        )

@@ -1,10 +1,15 @@
-"""SearchSettings: sizes, probabilities and rules of a search, imported from `lpes_evo.config`."""
+"""SearchSettings: algorithm, sizes, probabilities and budget of a search."""
 
+import re
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from lpes_evo.config._settings import Settings
+
+ALGORITHM_NAMES = ("ga", "steady-state", "nsga2", "random", "gradient")
+"""The algorithms of this package, which `lpes_evo.search.ALGORITHMS` holds by these names."""
 
 
 class SearchSettings(Settings):
@@ -14,6 +19,7 @@ class SearchSettings(Settings):
         algorithm: ``ga`` is a (mu + lambda) genetic algorithm. ``steady-state`` is a (mu + 1) genetic algorithm
             without generations. ``nsga2`` keeps the begin, middle and end sets as three objectives. ``random`` draws
             curves without learning from them. ``gradient`` climbs from the untouched model along gradients.
+            ``FILE.py:CLASS`` names a class of your own, see `lpes_evo.search.Algorithm`.
         aggregate: Function that makes one fitness value of the three sets: their ``mean`` or their ``min``; ``nsga2``
             keeps all three.
         population_size: Parents that survive each generation (mu), and size of the initial population.
@@ -49,7 +55,7 @@ class SearchSettings(Settings):
             yet and there are gradient mutations.
     """
 
-    algorithm: Literal["ga", "steady-state", "nsga2", "random", "gradient"] = "ga"
+    algorithm: str = "ga"
     aggregate: Literal["mean", "min"] = "mean"
     population_size: int = Field(default=24, ge=2, strict=True)
     offspring_size: int = Field(default=16, ge=1, strict=True)
@@ -72,6 +78,18 @@ class SearchSettings(Settings):
     gradient_seeds: int = Field(default=0, ge=0, strict=True)
     gradient_mutation: float = Field(default=0.0, ge=0, le=1)
     gradient_parents: int = Field(default=2, ge=1, strict=True)
+
+    @field_validator("algorithm")
+    @classmethod
+    def _algorithm_is_named(cls, name: str) -> str:
+        if name not in ALGORITHM_NAMES and not re.fullmatch(r".+\.py:[^\W\d]\w*", name):
+            *others, last = map(repr, ALGORITHM_NAMES)
+            raise PydanticCustomError(
+                "algorithm",
+                "Input should be {names} or {last}, or FILE.py:CLASS for a class of your own",
+                {"names": ", ".join(others), "last": last},
+            )
+        return name
 
     @model_validator(mode="after")
     def _constants_fit(self) -> "SearchSettings":

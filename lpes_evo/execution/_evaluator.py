@@ -1,6 +1,6 @@
-"""Evaluates genomes on a pool of workers: block by block, several to a pass, and no longer than they deserve."""
+"""Evaluator: the scores of genomes on a pool of workers, block by block, with shared forward passes and races."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +12,18 @@ import numpy.typing as npt
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, CurveError
 from lpes_evo.execution._facts import ProblemFacts
-from lpes_evo.execution._passes import Group, Pass, Reference
-from lpes_evo.execution._scoring import Survey, gradient_block, score_block, survey
+from lpes_evo.execution._groups import Group, Member, Pass, Reference
+from lpes_evo.execution._scoring import WorkPlan, gradient_block, plan_work, score_block
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.problems import Problem, aggregate
-from lpes_evo.search import Evaluation, GradientProbe, example_blocks, is_worse
+from lpes_evo.search import (
+    Algorithm,
+    Evaluation,
+    GradientProbe,
+    example_blocks,
+    find_algorithm,
+    is_worse,
+)
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
 
 _GROUPS_OF_A_GENERATION = 8
@@ -24,7 +31,7 @@ _GROUPS_OF_A_GENERATION = 8
 
 @dataclass
 class Cost:
-    """The cost of evaluations.
+    """The cost of the evaluations of an evaluator.
 
     Attributes:
         tokens: Tokens forwarded, those of curves that only fill a pass up among them, a backward pass counted as two.
@@ -90,11 +97,14 @@ class Evaluator:
                 f"Expected a space of the {self.facts.n_layers!r} layers of the problem, but got one of "
                 f"{space.n_layers}. Make it with n_layers=problem.n_layers."
             )
-        if self._settings.takes_gradients and not self.facts.has_gradient:
+        algorithm = find_algorithm(self._settings.algorithm)
+        takes_gradients = self._settings.takes_gradients or algorithm.takes_gradients
+        if takes_gradients and not self.facts.has_gradient:
             raise ConfigError(
                 "Expected a problem with gradients, because the settings of the search take some, but it has none. "
                 "Override its method gradient, or use an algorithm without gradients."
             )
+
         blocks = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
             if self._settings.racing
@@ -106,15 +116,16 @@ class Evaluator:
         self._ends = np.cumsum([len(block) for block in blocks])
         self._samples = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.gradient_sources)
-            if self._settings.takes_gradients
+            if takes_gradients
             else []
         )
         self._sample_ids = [
             tuple(self.facts.example_ids[number] for number in sample) for sample in self._samples
         ]
-        wanted = _n_wanted(n_candidates, self._settings)
-        self._plan: Survey = self._pool.call(
-            self._on_problem(survey), self._block_ids, self._sample_ids, wanted
+
+        wanted = _n_wanted(n_candidates, self._settings.algorithm, algorithm)
+        self._plan: WorkPlan = self._pool.call(
+            self._on_problem(plan_work), self._block_ids, self._sample_ids, wanted
         )
         # A generation is so many groups at least, so that many workers find work; their number itself must not show.
         most = max(1, self._settings.n_offspring // _GROUPS_OF_A_GENERATION)
@@ -122,23 +133,22 @@ class Evaluator:
         self.cost = Cost()
         self._passes: dict[int, Pass] = {}
         self._n_groups = 0
-        self._finished: deque[Group] = deque()
 
     @property
     def n_pending(self) -> int:
         """Groups that were submitted and not yet returned by `wait`."""
-        return len({task.group.number for task in self._passes.values()}) + len(self._finished)
+        return len({task.group.number for task in self._passes.values()})
 
     def submit(
         self,
-        genomes: Sequence[BezierGenome],
+        requests: Sequence[BezierGenome | GradientProbe],
         reference: Reference | None = None,
         labels: Sequence[str] | None = None,
     ) -> int:
-        """Put genomes on their way.
+        """Put requests on their way.
 
         Args:
-            genomes: From one to ``n_candidates`` genomes, which share forward passes; or one `GradientProbe`.
+            requests: From one to ``n_candidates`` genomes, which share forward passes; or one `GradientProbe`.
             reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
             labels: What messages call them, one for each.
 
@@ -150,7 +160,7 @@ class Evaluator:
                 than examples, or of labels than genomes.
             CurveError: A genome is not feasible in the space, or a scale of a probe is outside of its bounds.
         """
-        n = len(genomes)
+        n, number = len(requests), self._n_groups
         if (reference is not None and len(reference) != len(self._order)) or (
             labels is not None and len(labels) != n
         ):
@@ -164,66 +174,62 @@ class Evaluator:
                 f"Expected from 1 to n_candidates = {self.n_candidates} genomes, which share forward passes, but got "
                 f"{n}. Submit them in groups of that size."
             )
-        probe = genomes[0] if isinstance(genomes[0], GradientProbe) else None
-        if probe is not None and (n > 1 or not self._samples):
-            raise ConfigError(
-                f"Expected a single probe and settings that take gradients, but got {n} genomes and the algorithm "
-                f"{self._settings.algorithm!r}. Make the evaluator with the settings of the search."
-            )
-        self._refuse_infeasible(genomes)
+        if labels is None:
+            labels = [f"candidate {number}"] * n
 
-        number = self._n_groups
+        probes = [request for request in requests if isinstance(request, GradientProbe)]
+        if probes:
+            group = self._group_of_probe(probes[0], number, labels[0], n)
+        else:
+            genomes = [request for request in requests if not isinstance(request, GradientProbe)]
+            for genome in genomes:
+                self.space.check(genome)
+            members = tuple(map(Member, labels, self.space.decode(genomes)))
+            group = Group(number, members, reference if self._settings.racing else None)
         self._n_groups += 1
-        group = Group(
-            number=number,
-            labels=tuple(labels) if labels is not None else tuple(f"candidate {number}" for _ in genomes),
-            scales=self.space.decode(genomes) if probe is None else probe.scales[None],
-            reference=reference if self._settings.racing else None,
-            evaluations=[None] * n,
-            scores=[[] for _ in genomes],
-            seconds=[0.0] * n,
-            tokens=[0] * n,
-            halvings=[0] * n,
-            sample=None if probe is None else probe.sample % len(self._samples),
-        )
-        self._send(Pass(group, tuple(range(n)), 0))
+        self._send(Pass(group, group.members, 0))
         return number
 
-    def _refuse_infeasible(self, genomes: Sequence[BezierGenome]) -> None:
-        """Refuse genomes that break a bound of the space: a user's loop may submit what no operator has made.
+    def _group_of_probe(self, probe: GradientProbe, number: int, label: str, n_requests: int) -> Group:
+        """Return the group of a probe, which is alone in it.
 
         Raises:
-            CurveError: One does; the message names the control point and the bound.
+            ConfigError: There are other requests beside it, or the settings take no gradients.
+            CurveError: A scale is outside of the bounds of the space.
         """
-        for genome in genomes:
-            if not isinstance(genome, GradientProbe):
-                self.space.check(genome)
-                continue
-
-            low, high = self.space.y_min, self.space.y_max
-            wrong = [scale for scale in genome.scales if not low * (1 - 1e-9) <= scale <= high * (1 + 1e-9)]
-            if len(genome) != self.space.n_layers or wrong:
-                raise CurveError(
-                    f"Expected a probe of n_layers = {self.space.n_layers} scales from y_min = {low} to "
-                    f"y_max = {high}, but got {len(genome)} scales, {wrong[0] if wrong else 'all within'}. "
-                    "Take the gradient inside."
-                )
+        if n_requests > 1 or not self._samples:
+            raise ConfigError(
+                f"Expected a single probe and settings that take gradients, but got {n_requests} genomes and the "
+                f"algorithm {self._settings.algorithm!r}. Make the evaluator with the settings of the search."
+            )
+        low, high = self.space.y_min, self.space.y_max
+        scales = probe.scales
+        wrong = [scale for scale in scales if not low * (1 - 1e-9) <= scale <= high * (1 + 1e-9)]
+        if len(scales) != self.space.n_layers or wrong:
+            raise CurveError(
+                f"Expected a probe of n_layers = {self.space.n_layers} scales from y_min = {low} to "
+                f"y_max = {high}, but got {len(scales)} scales, {wrong[0] if wrong else 'all within'}. "
+                "Take the gradient inside."
+            )
+        return Group(number, (Member(label, scales),), sample=probe.sample % len(self._samples))
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """Return the next group whose genomes are all evaluated.
+        """Return the next group whose members are all evaluated.
 
         Returns:
-            Its number and its evaluations, in the order of the genomes.
+            Its number and its evaluations, in the order of the requests.
 
         Raises:
             ConfigError: Nothing is pending.
             EvaluationError: No worker can be started any more.
         """
-        while not self._finished:
+        while True:
             completion = self._pool.wait()
-            self._take(self._passes.pop(completion.ticket), completion)
-        group = self._finished.popleft()
-        return group.number, [evaluation for evaluation in group.evaluations if evaluation is not None]
+            task = self._passes.pop(completion.ticket)
+            self._take(task, completion)
+            if task.group.is_finished:
+                evaluations = [member.evaluation for member in task.group.members]
+                return task.group.number, [evaluation for evaluation in evaluations if evaluation is not None]
 
     def account(self, usage: Sequence[Usage]) -> list[str]:
         """Return what the evaluations cost, as lines for people.
@@ -234,14 +240,14 @@ class Evaluator:
         cost = self.cost
         if not cost.unraced:
             return []
-        lines = [
-            f"{cost.tokens} tokens forwarded, {100 * cost.scored / cost.unraced:.0f} % of the examples that would "
-            "have been scored without racing"
-            if self._settings.racing
-            else f"{cost.tokens} tokens forwarded"
-        ]
-        return lines + [
-            f"{worker.worker} was busy {100 * worker.share:.1f} % of the time" for worker in usage
+
+        line = f"{cost.tokens} tokens forwarded"
+        if self._settings.racing:
+            share = 100 * cost.scored / cost.unraced
+            line += f", {share:.0f} % of the examples that would have been scored without racing"
+        return [
+            line,
+            *(f"{worker.worker} was busy {100 * worker.share:.1f} % of the time" for worker in usage),
         ]
 
     def _on_problem(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,28 +255,28 @@ class Evaluator:
         return function if self._problem_of is None else partial(_hand_over, self._problem_of, function)
 
     def _send(self, task: Pass) -> None:
+        """Hand a pass to the pool."""
         group = task.group
         if group.sample is not None:
+            sample = self._samples[group.sample]
             ticket = self._pool.submit(
                 self._on_problem(gradient_block),
-                group.scales[0],
+                group.members[0].scales,
                 self._sample_ids[group.sample],
-                _weights_of([self.facts.groups[number] for number in self._samples[group.sample]]),
-                label=f"{group.labels[0]} (gradient)",
+                _weights_of([self.facts.groups[number] for number in sample]),
+                label=f"{group.members[0].label} (gradient)",
             )
-            self._passes[ticket] = task
-            return
-        # A pass is filled up with one of its own curves, which cannot fail where the others do not.
-        filling = (task.members[-1],) * (self._n_rows(task) - len(task.members))
-        scales = group.scales[[*task.members, *filling]]
-        ticket = self._pool.submit(
-            self._on_problem(score_block),
-            scales,
-            self._block_ids[task.block],
-            label=", ".join(group.labels[member] for member in task.members),
-            # A candidate that has begun is finished first, so that its evaluation is soon on the disk.
-            first=task.block > 0,
-        )
+        else:
+            # A pass is filled up with one of its own curves, which cannot fail where the others do not.
+            filling = (task.members[-1],) * (self._n_rows(task) - len(task.members))
+            ticket = self._pool.submit(
+                self._on_problem(score_block),
+                np.array([member.scales for member in (*task.members, *filling)]),
+                self._block_ids[task.block],
+                label=", ".join(member.label for member in task.members),
+                # A candidate that has begun is finished first, so that its evaluation is soon on the disk.
+                first=task.block > 0,
+            )
         self._passes[ticket] = task
 
     def _n_rows(self, task: Pass) -> int:
@@ -278,89 +284,77 @@ class Evaluator:
         return len(task.members) if self._plan.is_exact else self.n_candidates
 
     def _take(self, task: Pass, completion: Completion) -> None:
-        """Take the scores of a block, and send those members on that are still in the race."""
+        """Take the outcome of a pass, and send those members on that are still in the race."""
         self.cost.seconds += completion.seconds
         if task.group.sample is not None:
-            self._take_gradient(task.group, task.group.sample, completion)
+            self._take_gradient(task.members[0], task.group.sample, completion)
             return
-        if completion.failure is not None and len(task.members) > 1:
+
+        failure = completion.failure
+        if failure is not None and len(task.members) > 1:
             # One of them is at fault; alone, the others live.
             for member in task.members:
                 self._send(Pass(task.group, (member,), task.block))
             return
-        group, share = task.group, completion.seconds / len(task.members)
-        if completion.failure is None:
+        if failure is None:
             self.cost.tokens += self._n_rows(task) * self._plan.block_tokens[task.block]
+
         for row, member in enumerate(task.members):
-            group.seconds[member] += share
-            if completion.failure is not None:
-                self._fail(group, member, completion.failure.traceback)
-                continue
-            scores, n_halvings = completion.value
-            if not np.isfinite(scores[row]).all():
-                wrong = scores[row][~np.isfinite(scores[row])][:3]
-                self._fail(group, member, f"EvaluationError: Expected finite real scores, but got {wrong}.")
-                continue
-            group.scores[member] += scores[row].tolist()
-            group.tokens[member] += self._plan.block_tokens[task.block]
-            group.halvings[member] = max(group.halvings[member], n_halvings)
-            self._judge(group, member, task.block)
-        going_on = tuple(member for member in task.members if group.evaluations[member] is None)
+            member.seconds += completion.seconds / len(task.members)
+            if failure is not None:
+                member.conclude("failed", error=failure.traceback)
+            else:
+                scores, n_halvings = completion.value
+                self._take_scores(member, scores[row], n_halvings, task)
+            if member.evaluation is not None:
+                self.cost.scored += len(member.scores)
+                self.cost.unraced += len(self._order)
+
+        going_on = tuple(member for member in task.members if member.evaluation is None)
         if going_on:
-            self._send(Pass(group, going_on, task.block + 1))
-        elif None not in group.evaluations:
-            self._finished.append(group)
+            self._send(Pass(task.group, going_on, task.block + 1))
 
-    def _take_gradient(self, group: Group, sample: int, completion: Completion) -> None:
-        """Conclude an evaluation with the gradient that was wanted of it."""
-        group.seconds[0] = completion.seconds
-        if completion.failure is not None:
-            self._fail(group, 0, completion.failure.traceback)
-        else:
-            scores, gradient, group.halvings[0] = completion.value
-            group.tokens[0] = self._plan.gradient_tokens[sample]
-            self.cost.tokens += group.tokens[0]
-            self._conclude(
-                group,
-                0,
-                "sampled",
-                scores=tuple(scores.tolist()),
-                scored=tuple(self._samples[sample].tolist()),
-                gradient=tuple(gradient.tolist()),
+    def _take_scores(
+        self, member: Member, scores: npt.NDArray[np.float64], n_halvings: int, task: Pass
+    ) -> None:
+        """Take the scores of a block, ``(n_examples,)``, and conclude where no further block is needed."""
+        is_finite = np.isfinite(scores)
+        if not is_finite.all():
+            member.conclude(
+                "failed",
+                error=f"EvaluationError: Expected finite real scores, but got {scores[~is_finite][:3]}.",
             )
-        self._finished.append(group)
+            return
+        member.scores += scores.tolist()
+        member.tokens += self._plan.block_tokens[task.block]
+        member.halvings = max(member.halvings, n_halvings)
 
-    def _judge(self, group: Group, member: int, block: int) -> None:
-        """Conclude the evaluation of a member that is through, or that is worse than its parent."""
-        how = self._settings.objectives
-        end = int(self._ends[block])
-        scored, scores = self._order[:end], np.array(group.scores[member])
-        is_through = block + 1 == len(self._block_ids)
-        if is_through:
+        how, end = self._settings.objectives, int(self._ends[task.block])
+        scored, so_far = self._order[:end], np.array(member.scores)
+        if task.block + 1 == len(self._block_ids):
             in_order = np.empty(end)
-            in_order[scored] = scores
+            in_order[scored] = so_far
             values = aggregate(in_order, self.facts.groups, how)
-            self._conclude(group, member, "ok", values=values, scores=tuple(in_order.tolist()))
-        elif group.reference is not None and is_worse(
-            scores, scored, group.reference, self.facts.groups, how, self._settings.race_level
+            member.conclude("ok", values=values, scores=in_order.tolist())
+        elif task.group.reference is not None and is_worse(
+            so_far, scored, task.group.reference, self.facts.groups, how, self._settings.race_level
         ):
-            self._conclude(
-                group, member, "raced", scores=tuple(scores.tolist()), scored=tuple(scored.tolist())
-            )
+            member.conclude("raced", scores=member.scores, scored=scored.tolist())
 
-    def _fail(self, group: Group, member: int, error: str) -> None:
-        self._conclude(group, member, "failed", error=error)
-
-    def _conclude(self, group: Group, member: int, status: Any, **facts: Any) -> None:
-        if group.sample is None:
-            self.cost.scored += len(group.scores[member])
-            self.cost.unraced += len(self._order)
-        group.evaluations[member] = Evaluation(
-            **({"values": (), "scores": ()} | facts),
-            seconds=group.seconds[member],
-            status=status,
-            tokens=group.tokens[member],
-            halvings=group.halvings[member],
+    def _take_gradient(self, member: Member, sample: int, completion: Completion) -> None:
+        """Conclude with the gradient that was wanted."""
+        member.seconds = completion.seconds
+        if completion.failure is not None:
+            member.conclude("failed", error=completion.failure.traceback)
+            return
+        scores, gradient, member.halvings = completion.value
+        member.tokens = self._plan.gradient_tokens[sample]
+        self.cost.tokens += member.tokens
+        member.conclude(
+            "sampled",
+            scores=scores.tolist(),
+            scored=self._samples[sample].tolist(),
+            gradient=gradient.tolist(),
         )
 
 
@@ -370,16 +364,20 @@ def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
     return np.array([1 / (len(sizes) * sizes[name]) for name in groups])
 
 
-def _n_wanted(n_candidates: int | None, settings: SearchSettings) -> int | None:
-    """Return how many candidates shall share a forward pass; ``None`` for as many as fit."""
-    is_single = settings.algorithm in ("steady-state", "gradient")
+def _n_wanted(n_candidates: int | None, name: str, algorithm: type[Algorithm]) -> int | None:
+    """Return how many candidates shall share a forward pass; ``None`` for as many as fit.
+
+    Raises:
+        ConfigError: The number is no positive whole number, or more than 1 where the algorithm shares no passes.
+    """
+    most = np.inf if algorithm.shares_passes else 1
     is_number = n_candidates is None or type(n_candidates) is int
-    if not is_number or (n_candidates is not None and not 1 <= n_candidates <= (1 if is_single else np.inf)):
-        expected = f"= 1 with the algorithm {settings.algorithm!r}" if is_single else "of at least 1"
+    if not is_number or (n_candidates is not None and not 1 <= n_candidates <= most):
+        expected = "of at least 1" if algorithm.shares_passes else f"= 1 with the algorithm {name!r}"
         raise ConfigError(
             f"Expected n_candidates {expected}, but got {n_candidates!r}. Leave candidates_per_pass out."
         )
-    return 1 if is_single else n_candidates
+    return n_candidates if algorithm.shares_passes else 1
 
 
 def _hand_over(

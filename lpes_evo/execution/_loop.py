@@ -1,4 +1,4 @@
-"""The loop of a search: ask, evaluate, keep, tell."""
+"""The loop of a search: it asks for candidates, has them evaluated, keeps the evaluations and tells them."""
 
 import itertools
 from collections import deque
@@ -86,13 +86,16 @@ def drive(
 
 @dataclass
 class _Entry:
-    """A genome that was asked for, and its evaluation once there is one.
+    """A genome or a probe that was asked for, and its evaluation once there is one.
 
     Attributes:
+        request: The genome or the probe.
+        generation: The generation it counts for.
+        evaluation: The evaluation; ``None`` while it is on its way.
         is_kept: Whether the evaluation is in the journal.
     """
 
-    genome: BezierGenome
+    request: BezierGenome | GradientProbe
     generation: int
     evaluation: Evaluation | None = None
     is_kept: bool = False
@@ -103,7 +106,14 @@ class _Entry:
 
     @property
     def is_probe(self) -> bool:
-        return isinstance(self.genome, GradientProbe)
+        return isinstance(self.request, GradientProbe)
+
+    @property
+    def control_points(self) -> list[list[float]]:
+        """The control points of the genome, or the corners of the curve of the probe, as a journal has them."""
+        request = self.request
+        points = request.control_points if isinstance(request, GradientProbe) else request
+        return [list(point) for point in points]
 
 
 class _Drive:
@@ -139,14 +149,12 @@ class _Drive:
 
     def _ask(self) -> None:
         """Take all genomes that the search gives by now; known ones are answered at once."""
-        # Which candidates a steady-state search gives at once depends on what is finished, and candidates that share a
-        # forward pass must not: there, each has its own.
-        is_steady = self._search.settings.algorithm == "steady-state"
-        size = 1 if is_steady else self._evaluator.n_candidates
+        # Which candidates are given at once may depend on what is finished; then each has passes of its own.
+        size = self._evaluator.n_candidates if self._search.algorithm.in_flight is None else 1
         while self._search.can_ask():
-            genomes = self._search.ask(size)
+            requests = self._search.ask(size)
             reference = self._search.reference()
-            entries = [_Entry(genome, self._search.generation) for genome in genomes]
+            entries = [_Entry(request, self._search.generation) for request in requests]
             self._line.extend(entries)
             together = 1 if entries and entries[0].is_probe else size
             for start in range(0, len(entries), together):
@@ -159,13 +167,13 @@ class _Drive:
         A group that is known in part is scored whole, so that its forward passes have the shape they always had.
         """
         first, self._n_asked = self._n_asked, self._n_asked + len(entries)
-        known = [self._recorded(entry.genome) for entry in entries]
+        known = [self._recorded(entry) for entry in entries]
         for entry, evaluation in zip(entries, known, strict=True):
             if evaluation is not None:
                 self._take(entry, evaluation, fresh=False)
         if None in known:
             labels = [f"candidate {first + index}" for index in range(len(entries))]
-            number = self._evaluator.submit([entry.genome for entry in entries], reference, labels)
+            number = self._evaluator.submit([entry.request for entry in entries], reference, labels)
             self._groups[number] = entries
 
     def _collect(self) -> None:
@@ -181,7 +189,7 @@ class _Drive:
             self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
         self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
         if not entry.has_failed:
-            self._keep(entry, entry.genome.key)
+            self._keep(entry, entry.request.key)
 
     def _tell(self) -> None:
         """Tell the search what is finished, in the order it asked; failures only once they are final."""
@@ -219,7 +227,7 @@ class _Drive:
     def _settle(self, kind: bool) -> None:
         """Keep the failures of a kind as what came of their genomes."""
         for entry in self._failed[kind]:
-            self._keep(entry, entry.genome.key)
+            self._keep(entry, entry.request.key)
         self._failed[kind] = []
 
     def _end(self) -> None:
@@ -238,7 +246,7 @@ class _Drive:
         for entry in (*self._failed[False], *self._failed[True], *self._line):
             if entry.has_failed:
                 number = 0 if self._journal is None else len(self._journal)
-                self._keep(entry, f"failed {number}: {entry.genome.key}")
+                self._keep(entry, f"failed {number}: {entry.request.key}")
         traceback = (last.evaluation.error if last.evaluation is not None else None) or ""
         where = (
             f"Its traceback:\n{traceback.strip()}"
@@ -253,19 +261,23 @@ class _Drive:
     def _keep(self, entry: _Entry, key: str) -> None:
         """Write an evaluation to the journal, unless it is there."""
         if self._journal is not None and entry.evaluation is not None and not entry.is_kept:
-            self._journal.append(key, {"control_points": _points(entry.genome), **entry.evaluation.to_json()})
+            self._journal.append(key, {"control_points": entry.control_points, **entry.evaluation.to_json()})
         entry.is_kept = True
 
-    def _recorded(self, genome: BezierGenome) -> Evaluation | None:
-        """Return what the journal knows of a genome."""
-        record = self._journal.get(genome.key) if self._journal is not None else None
+    def _recorded(self, entry: _Entry) -> Evaluation | None:
+        """Return the evaluation of a request that is in the journal; ``None`` where there is none.
+
+        Raises:
+            JournalError: The journal has an evaluation that does not fit the request.
+        """
+        record = self._journal.get(entry.request.key) if self._journal is not None else None
         if self._journal is None or record is None:
             return None
         line = SearchLine.read(record, self._journal.path)
         evaluation = line.evaluation
-        if line.control_points != tuple(genome):
+        if [list(point) for point in line.control_points] != entry.control_points:
             raise JournalError(
-                f"Expected control points {_points(genome)} under their key in {self._journal.path}, but got "
+                f"Expected control points {entry.control_points} under their key in {self._journal.path}, but got "
                 f"{list(line.control_points)!r:.80}. The journal was edited; restore it or start a new run."
             )
         n_examples, n_layers = len(self._evaluator.facts.example_ids), self._search.space.n_layers
@@ -278,7 +290,7 @@ class _Drive:
                 f"Expected scores of the {n_examples} examples under key {record['key']!r:.80} in "
                 f"{self._journal.path}, but got others. The journal was edited; restore it or start a new run."
             )
-        wanted = n_layers if isinstance(genome, GradientProbe) and evaluation.status != "failed" else 0
+        wanted = n_layers if entry.is_probe and evaluation.status != "failed" else 0
         if len(evaluation.gradient) != wanted:
             raise JournalError(
                 f"Expected a gradient of {wanted} numbers under key {record['key']!r:.80} in {self._journal.path}, but "
@@ -292,7 +304,3 @@ def _reason(traceback: str) -> str:
     *_, last = traceback.strip().split("Traceback (most recent call last):\n")
     named = [line for line in last.splitlines() if line and not line.startswith(" ")]
     return "".join(named[:1]).rstrip(".")
-
-
-def _points(genome: Sequence[tuple[float, float]]) -> list[list[float]]:
-    return [list(point) for point in genome]

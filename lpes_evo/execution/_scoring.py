@@ -1,4 +1,4 @@
-"""What workers do for a search: score blocks of examples, in smaller batches where the memory does not suffice."""
+"""Work of a search on its workers: scores and gradients of blocks of examples, in batches that fit the memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What an evaluator must know before it can deal out work.
+class WorkPlan:
+    """The shape and the cost of the work of an evaluator.
 
     Attributes:
         block_tokens: Tokens that one candidate forwards in each block, ``(n_blocks,)``.
@@ -33,13 +33,13 @@ class Survey:
     gradient_tokens: tuple[int, ...]
 
 
-def survey(
+def plan_work(
     problem: Problem,
     blocks: Sequence[Sequence[str]],
     samples: Sequence[Sequence[str]],
     n_candidates: int | None,
-) -> Survey:
-    """See what blocks of examples cost, and how many candidates fit in a forward pass.
+) -> WorkPlan:
+    """Return what blocks of examples cost, and how many candidates fit in a forward pass.
 
     Args:
         problem: The problem.
@@ -48,7 +48,7 @@ def survey(
         n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
 
     Returns:
-        What the evaluator needs.
+        The plan.
 
     Raises:
         TaskError: The problem gives a number of candidates that is no positive integer.
@@ -62,7 +62,7 @@ def survey(
                 f"{wrong[0]!r}. Return 1 where candidates share no forward pass."
             )
         n_candidates = min(fitting)
-    return Survey(
+    return WorkPlan(
         block_tokens=tuple(map(problem.n_tokens_of, blocks)),
         n_candidates=n_candidates,
         is_exact=problem.is_exact,

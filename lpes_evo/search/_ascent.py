@@ -1,12 +1,19 @@
-"""The way up along gradients of the fitness, in the space of a curve or of free scales."""
+"""Ascent along gradients of the fitness: the steps of Adam, and the algorithm that takes them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.config import SearchSettings
+from lpes_evo.errors import ConfigError
 from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.search._algorithm import Algorithm
+from lpes_evo.search._curves import distinct
+from lpes_evo.search._evaluation import Evaluation
+from lpes_evo.search._progress import Progress
+from lpes_evo.search._requests import Candidate, GradientProbe, Request
 
 _DECAY = 0.9
 _SQUARE_DECAY = 0.999
@@ -66,6 +73,75 @@ class Ascent:
         moves = self._rate * mean / (np.sqrt(square) + _LEAST)
         moved = np.column_stack([x + length * moves[:, 0], y * np.exp(moves[:, 1])])
         self._points = np.array(self._continuous.nearest(moved.tolist()))
+
+
+class GradientAscent(Algorithm):
+    """Climbs along gradients from one starting point and evaluates in full only where it arrives.
+
+    The start is the first genome of the caller, or the untouched model. Every ``gradient_steps`` gradients, each on
+    the next sample of the examples, make one generation of one candidate. A gradient that failed is passed over.
+
+    Args:
+        space: The curves.
+        settings: Length and number of the steps, and budget.
+        **options: As for `Algorithm`.
+
+    Raises:
+        CurveError: A genome of ``initial`` is not feasible.
+        ConfigError: The space has one layer, or values that are not positive.
+    """
+
+    takes_gradients = True
+    tries_constants = False
+    # There is one candidate at a time.
+    shares_passes = False
+
+    def __init__(self, space: CurveSpace, settings: SearchSettings, **options: Any) -> None:
+        super().__init__(space, settings, **options)
+        refuse_flat(space)
+        given = [BezierGenome(genome, self.weights) for genome in options.get("initial", ())]
+        start = given[0] if given else space.fit(np.ones(space.n_layers), self.weights)
+        identity = self.starting_points[:1] if space.contains_identity else []
+        self.starting_points = distinct(space, [*identity, start, *given])
+        self._ascent = Ascent(space, settings, start)
+        self._n_samples = 0
+        self._n_steps = 0
+
+    def propose(self, progress: Progress) -> Iterable[Request]:
+        """Yield the starting points, then the next gradient or the genome where the ascent has arrived."""
+        if not progress.n_candidates:
+            for genome in self.starting_points:
+                yield Candidate(genome)
+        elif self._n_steps < self.settings.gradient_steps:
+            probe = GradientProbe(self._ascent.scales, self._n_samples)
+            self._n_samples += 1
+            yield probe
+        else:
+            self._n_steps = 0
+            yield Candidate(self._ascent.arrival(), progress.reference)
+
+    def observe(self, request: Request, evaluation: Evaluation) -> None:
+        """Go one step along a gradient."""
+        if not isinstance(request, GradientProbe):
+            return
+        self._n_steps += 1
+        if evaluation.status == "sampled":
+            self._ascent.step(evaluation.gradient)
+
+
+def refuse_flat(space: CurveSpace) -> None:
+    """Refuse a space without an ascent.
+
+    Raises:
+        ConfigError: The space has one layer, or values that are not positive.
+    """
+    if space.n_layers < 2:
+        raise ConfigError("Expected a model of at least 2 layers to climb along gradients, but got 1.")
+    if space.y_axis.low <= 0:
+        raise ConfigError(
+            f"Expected a space of positive values to climb along gradients, but y_min is {space.y_axis.low:g}. "
+            "Raise y_min, or use an algorithm without gradients."
+        )
 
 
 def variation_slope(scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

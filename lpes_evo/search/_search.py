@@ -1,22 +1,25 @@
-"""The evolutionary search as ask and tell; it knows curves and fitness values, but no model."""
+"""Search: curves as ask and tell; it knows curves and fitness values, but no model."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
 
-import numpy as np
-import numpy.typing as npt
 from deap import tools
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import ConfigError, SearchOrderError
+from lpes_evo.errors import ConfigError, LpesError, SearchOrderError
 from lpes_evo.operators import BezierGenome, CurveSpace
-from lpes_evo.search._breeding import Breeder
-from lpes_evo.search._candidates import CandidateLine
+from lpes_evo.search._algorithm import Algorithm
 from lpes_evo.search._evaluation import Evaluation, checked_evaluation
-from lpes_evo.search._gradients import Gradients
-from lpes_evo.search._probe import GradientProbe
-from lpes_evo.search._randomness import check_seed
+from lpes_evo.search._progress import Entry, Progress
+from lpes_evo.search._randomness import check_seed, isolated_random
+from lpes_evo.search._registry import find_algorithm
+from lpes_evo.search._requests import GradientProbe, Request
 from lpes_evo.search._survival import mean_fitness
+from lpes_evo.user_code import error_text
+
+_IDLE_GENERATIONS = 3
 
 
 class Search:
@@ -49,15 +52,19 @@ class Search:
         seed: Seed of every random draw.
         n_objectives: Number of fitness values of an evaluation.
         initial: Genomes to start from, feasible in ``space``.
+        algorithm: The class of an algorithm of your own, or a function with the arguments of
+            `lpes_evo.search.Algorithm` that makes one; that of ``settings.algorithm`` when ``None``.
 
     Attributes:
         space: The curves.
         settings: Algorithm and budget.
+        algorithm: What chooses the candidates.
         generation: Number of the generation that is or was asked for; 0 is the initial population. In steady-state,
             every ``offspring_size`` candidates count as one.
 
     Raises:
-        ConfigError: ``n_objectives`` does not fit the algorithm, or the seed is not an integer.
+        ConfigError: ``n_objectives`` does not fit the algorithm, the seed is not an integer, the algorithm cannot be
+            made, or the space has no gradients and the settings take some.
         CurveError: A genome of ``initial`` is not feasible.
     """
 
@@ -69,39 +76,85 @@ class Search:
         seed: int = 0,
         n_objectives: int = 1,
         initial: Sequence[BezierGenome] = (),
+        algorithm: Callable[..., Algorithm] | None = None,
     ) -> None:
         self.space = space
         self.settings = settings if settings is not None else SearchSettings()
-        self._is_steady = self.settings.algorithm == "steady-state"
-        is_single = self.settings.algorithm in ("ga", "steady-state", "gradient")
-        if n_objectives < 1 or (n_objectives > 1 and is_single):
-            raise ConfigError(
-                f"Expected n_objectives = 1 for the algorithm {self.settings.algorithm!r}, but got {n_objectives}. "
-                "Use 'nsga2' for several objectives."
-            )
+        self._seed = check_seed(seed)
         self._n_objectives = n_objectives
-        weights = (1.0,) * n_objectives
-        of_parents: dict[str, npt.NDArray[np.float64]] = {}
-        breeder = Breeder(space, self.settings, weights, initial, of_parents)
-        gradients = None
-        if self.settings.takes_gradients:
-            if space.n_layers < 2:
-                raise ConfigError(
-                    "Expected a model of at least 2 layers to climb along gradients, but got 1."
-                )
-            if not breeder.has_positive_curves:
-                raise ConfigError(
-                    f"Expected a space of positive values to climb along gradients, but y_min is {space.y_axis.low:g}. "
-                    "Raise y_min, or use an algorithm without gradients."
-                )
-            gradients = Gradients(space, self.settings, breeder.start, of_parents)
-        self._candidates = CandidateLine(
-            breeder, self.settings, n_objectives, space.n_curves, check_seed(seed), gradients
+        self.algorithm = self._made(algorithm, initial)
+        self._is_steady = self.algorithm.in_flight is not None
+        self._progress = Progress(
+            space,
+            self.settings,
+            self.algorithm,
+            n_objectives=n_objectives,
+            counts_gradients=self.settings.takes_gradients or self.algorithm.takes_gradients,
         )
+        self._has_proposals = True
         self._reference: tuple[float, ...] | None = None
         self.generation = -1
+        self._advance()
 
-    def ask(self, n: int | None = None) -> list[BezierGenome]:
+    def _made(self, algorithm: Callable[..., Algorithm] | None, initial: Sequence[BezierGenome]) -> Algorithm:
+        """Return the algorithm, made on the random stream of generation 0.
+
+        Raises:
+            ConfigError: It cannot be made, or does not take ``n_objectives``.
+            CurveError: A genome of ``initial`` is not feasible.
+        """
+        name = self.settings.algorithm
+        if algorithm is None:
+            algorithm = find_algorithm(name)
+        else:
+            name = getattr(algorithm, "__name__", name)
+            if not callable(algorithm) or (
+                isinstance(algorithm, type) and not issubclass(algorithm, Algorithm)
+            ):
+                raise ConfigError(
+                    f"Expected algorithm to be a class derived from lpes_evo.search.Algorithm, but got "
+                    f"{algorithm!r:.80}. Derive the class from it."
+                )
+        self._name = name
+        if self._n_objectives < 1:
+            raise self._objectives_error()
+
+        with isolated_random(self._seed, "generation", 0), self._blaming("be made"):
+            made = algorithm(
+                self.space, self.settings, initial=initial, n_objectives=self._n_objectives, seed=self._seed
+            )
+        if not isinstance(made, Algorithm):
+            raise ConfigError(
+                f"Expected algorithm to make an object of lpes_evo.search.Algorithm, but got {made!r:.80}. "
+                "Derive its class from it."
+            )
+        if self._n_objectives > 1 and not made.several_objectives:
+            raise self._objectives_error()
+        return made
+
+    def _objectives_error(self) -> ConfigError:
+        return ConfigError(
+            f"Expected n_objectives = 1 for the algorithm {self._name!r}, but got {self._n_objectives}. "
+            "Use 'nsga2' for several objectives."
+        )
+
+    @contextmanager
+    def _blaming(self, work: str) -> Iterator[None]:
+        """Turn whatever the code of an algorithm raises into one clear error.
+
+        Raises:
+            ConfigError: The code raised another error than those of this package.
+        """
+        try:
+            yield
+        except LpesError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"Expected the algorithm {self._name} to {work}, but it raised {error_text(error)}. Mend its class."
+            ) from error
+
+    def ask(self, n: int | None = None) -> list[BezierGenome | GradientProbe]:
         """Return genomes to evaluate next, none of which was asked for before.
 
         A generational search returns the whole generation: an empty list when all of it is already known. With
@@ -129,22 +182,38 @@ class Search:
                     f"Expected the evaluations of all genomes before the next ask(), but {self.outstanding} are "
                     "missing. Tell the evaluations first."
                 )
-            self.generation = self._candidates.open_generation()
             n = None
-        asked = self._candidates.ask(n)
+            if not self._progress.line:
+                self.generation = self._progress.generation
+                self._propose()
+                self._advance()
+
+        waiting = [entry for entry in self._progress.line if entry.is_new and not entry.is_asked]
+        asked = list(takewhile(lambda entry: _belong_together(entry, waiting[0]), waiting))[:n]
+        for entry in asked:
+            entry.is_asked = True
         if asked:
             self.generation = asked[-1].generation
             self._reference = asked[0].reference
-        return [copy.deepcopy(candidate.genome) for candidate in asked]
+        return [copy.deepcopy(entry.asked) for entry in asked]
 
     def can_ask(self) -> bool:
         """Return whether `ask` may be called; in steady-state, whether it would return a genome."""
-        return self._candidates.can_ask()
+        if self._is_steady:
+            return any(entry.is_new and not entry.is_asked for entry in self._progress.line)
+        return not self.outstanding and self.stop() is None
 
     @property
     def outstanding(self) -> int:
         """Number of genomes that were asked for and not told yet."""
-        return len(self._candidates.outstanding)
+        return len(self._outstanding())
+
+    def _outstanding(self) -> list[Entry]:
+        return [
+            entry
+            for entry in self._progress.line
+            if entry.is_asked and entry.curve not in self._progress.evaluations
+        ]
 
     def reference(self) -> tuple[float, ...] | None:
         """Return the scores that the genomes of the last `ask` are raced against.
@@ -186,13 +255,13 @@ class Search:
                 "Evaluation(values=(...,), scores=(), seconds=0.0), or let an Evaluator make them."
             )
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
-        for candidate, evaluation in zip(self._candidates.outstanding, checked, strict=False):
-            is_probe = isinstance(candidate.genome, GradientProbe)
-            if evaluation.status != "failed" and is_probe != (evaluation.status == "sampled"):
+        outstanding = self._outstanding()
+        for entry, evaluation in zip(outstanding, checked, strict=False):
+            if evaluation.status != "failed" and entry.is_probe != (evaluation.status == "sampled"):
                 raise SearchOrderError(
-                    f"Expected an evaluation of status {'sampled' if is_probe else 'ok or raced'} for "
-                    f"{'a gradient' if is_probe else 'a genome'}, but got {evaluation.status!r}. Tell evaluations in "
-                    "the order in which their genomes were asked for."
+                    f"Expected an evaluation of status {'sampled' if entry.is_probe else 'ok or raced'} for "
+                    f"{'a gradient' if entry.is_probe else 'a genome'}, but got {evaluation.status!r}. Tell "
+                    "evaluations in the order in which their genomes were asked for."
                 )
             if evaluation.status == "sampled" and len(evaluation.gradient) != self.space.n_layers:
                 raise SearchOrderError(
@@ -204,12 +273,73 @@ class Search:
                     f"Expected {self._n_objectives} fitness values, one for each objective, "
                     f"but got {len(evaluation.values)}. Make a Search with n_objectives={len(evaluation.values)}."
                 )
-        for evaluation in checked:
-            self._candidates.tell(evaluation)
+        for entry, evaluation in zip(outstanding, checked, strict=False):
+            self._progress.evaluations[entry.curve] = evaluation
+            self._advance()
+
+    def _propose(self) -> None:
+        """Take proposals of the algorithm into the line: all that it has, or one in steady-state."""
+        progress = self._progress
+        place = (
+            ("candidate", progress.n_candidates) if self._is_steady else ("generation", progress.generation)
+        )
+        with isolated_random(self._seed, *place):
+            for request in self._proposals():
+                progress.enter(request)
+                if self._is_steady or self._is_spent():
+                    break
+        self._has_proposals = bool(progress.line)
+
+    def _proposals(self) -> Iterator[Request]:
+        with self._blaming("propose candidates"):
+            yield from self.algorithm.propose(self._progress)
+
+    def _advance(self) -> None:
+        """Observe evaluations along the line as far as they are known; in steady-state, refill it after every one."""
+        progress, in_flight = self._progress, self.algorithm.in_flight
+        while True:
+            # The parents of a generation are chosen when all of the last one is known.
+            if in_flight is not None or not progress.line:
+                progress.survivors.select()
+            while in_flight is not None and len(progress.line) < in_flight and self._end() is None:
+                n_before = len(progress.line)
+                self._propose()
+                if len(progress.line) == n_before:
+                    break
+            progress.close_generations(has_ended=self._end() is not None)
+
+            entry = progress.next_evaluated()
+            if entry is None:
+                return
+            with self._blaming("observe an evaluation"):
+                self.algorithm.observe(entry.request, progress.evaluations[entry.curve])
 
     def stop(self) -> str | None:
         """Return why the search has ended, or ``None`` while it goes on."""
-        return self._candidates.stop()
+        return None if self._progress.line else self._end()
+
+    def _is_spent(self) -> bool:
+        """Return whether the budget of the settings is used up."""
+        settings = self.settings
+        budget = self.algorithm.n_first + settings.n_offspring * settings.generations
+        return self._progress.n_candidates >= budget
+
+    def _end(self) -> str | None:
+        """Return why nothing further is proposed, or ``None``."""
+        progress, settings = self._progress, self.settings
+        n_observed = progress.n_candidates - len(progress.line)
+        if n_observed >= max(1, self.algorithm.n_first) and not progress.population:
+            return "every evaluation failed"
+        if self._is_spent():
+            return f"all {settings.generations} generations are done"
+        if len(progress.known) >= self.space.n_curves:
+            return f"all {len(progress.known)} curves of the space are evaluated"
+        if progress.n_idle >= _IDLE_GENERATIONS * settings.n_offspring:
+            return f"no new curve was found among {progress.n_idle} candidates"
+        if not self._has_proposals:
+            return f"the algorithm {self._name} has nothing more to propose"
+        with self._blaming("say whether it has finished"):
+            return self.algorithm.finished()
 
     @property
     def logbook(self) -> tools.Logbook:
@@ -218,17 +348,17 @@ class Search:
         Its columns are ``generation, evaluations, cached, failed, raced, best, mean, spread``; the fitness of several
         objectives is their mean.
         """
-        return self._candidates.logbook
+        return self._progress.logbook
 
     @property
     def population(self) -> list[BezierGenome]:
         """The survivors, best first for one objective."""
-        return self._candidates.survivors.population
+        return list(self._progress.population)
 
     @property
     def hall_of_fame(self) -> tools.HallOfFame:
         """The best genomes: one for a single objective, else the Pareto front."""
-        return self._candidates.survivors.hall_of_fame
+        return self._progress.survivors.hall_of_fame
 
     @property
     def best(self) -> BezierGenome:
@@ -246,7 +376,7 @@ class Search:
 
     def evaluations(self) -> list[Evaluation]:
         """Return every evaluation that was told, in the order the genomes were asked for."""
-        return list(self._candidates.evaluations.values())
+        return list(self._progress.evaluations.values())
 
     def best_constant(self) -> float | None:
         """Return the constant curve with the largest mean fitness on the search data.
@@ -255,7 +385,12 @@ class Search:
             Its value; ``None`` when no constant curve was evaluated with success, and where ``gradient`` has tried
             none but the untouched model.
         """
-        if self.settings.algorithm == "gradient":
+        if not self.algorithm.tries_constants:
             return None
-        constant = self._candidates.survivors.best_constant()
+        constant = self._progress.survivors.best_constant()
         return None if constant is None else float(constant[0][1])
+
+
+def _belong_together(entry: Entry, first: Entry) -> bool:
+    """Return whether two requests may be asked for in one call."""
+    return entry.is_probe == first.is_probe and entry.reference == first.reference

@@ -1,4 +1,4 @@
-"""A cheap model of the fitness, which tells offspring that are worth an evaluation from those that are not."""
+"""Surrogate: a Gaussian process of the fitness over curves, and the training set that it is fitted to."""
 
 import copy
 import itertools
@@ -18,7 +18,7 @@ _NOISES = (1e-4, 3e-2)
 _DIGITS = 6
 
 
-class Evidence:
+class TrainingSet:
     """What is known of the fitness of curves, also of those that were raced out.
 
     Args:
@@ -28,13 +28,18 @@ class Evidence:
 
     def __init__(self, how: str) -> None:
         self._how = how
+        self._known: set[bytes] = set()
         self._curves: list[npt.NDArray[np.float64]] = []
         self._fitness: list[float] = []
         self._variances: list[float] = []
         self._surrogate: Surrogate | None = None
 
     def add(self, curve: bytes, evaluation: Evaluation, reference: tuple[float, ...] | None) -> None:
-        """Take note of the evaluation of a curve, given as the bytes of its float64 values."""
+        """Add the evaluation of a curve, given as the bytes of its float64 values; each curve counts once."""
+        if curve in self._known:
+            return
+        self._known.add(curve)
+
         if evaluation.status == "ok":
             fitness, variance = float(np.mean(evaluation.values)), 0.0
         elif len(evaluation.scored) > 1 and reference is not None and self._how == "mean":

@@ -1,4 +1,4 @@
-"""Who survives in a search: the population, the hall of fame, and the constant curves that were tried."""
+"""Survivors: the population of a search, its hall of fame, and the constant curves that were tried."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -26,21 +26,29 @@ class Survivors:
         self._size = size
         self._is_multi = n_objectives > 1
         self._constants: list[BezierGenome] = []
+        self._fresh: dict[bytes, BezierGenome] = {}
         self.population: list[BezierGenome] = []
         self.members: dict[bytes, BezierGenome] = {}
         self.hall_of_fame: tools.HallOfFame = tools.ParetoFront() if self._is_multi else tools.HallOfFame(1)
 
-    def select(self, candidates: Mapping[bytes, BezierGenome]) -> None:
-        """Keep the best of the population and of evaluated candidates with new curves, given by curve."""
-        if not candidates:
+    def add(self, curve: bytes, genome: BezierGenome) -> None:
+        """Take a genome that was evaluated with success into the next selection, given by the key of its curve."""
+        self._fresh[curve] = genome
+
+    def select(self) -> None:
+        """Keep the best of the population and of what was added since the last selection."""
+        if not self._fresh:
             return
-        pool = {**self.members, **candidates}
+        pool = {**self.members, **self._fresh}
         curve_of = {id(genome): curve for curve, genome in pool.items()}
         select = tools.selNSGA2 if self._is_multi else tools.selBest
         self.population = select(list(pool.values()), self._size)
         self.members = {curve_of[id(genome)]: genome for genome in self.population}
-        self.hall_of_fame.update(list(candidates.values()))
-        self._constants += [genome for genome in candidates.values() if len({y for _, y in genome}) == 1]
+
+        fresh = list(self._fresh.values())
+        self.hall_of_fame.update(fresh)
+        self._constants += [genome for genome in fresh if len({y for _, y in genome}) == 1]
+        self._fresh = {}
 
     def best_constant(self) -> BezierGenome | None:
         """Return the constant curve with the largest mean fitness; ``None`` when none was evaluated with success."""

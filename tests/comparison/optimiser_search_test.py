@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lpes_evo import Evaluator, Journal, SearchSettings, drive
-from lpes_evo.comparison import CONTESTANTS, OPTIMISERS, Cube, OptimiserSearch, ablations
+from lpes_evo.comparison import CONTESTANTS, OPTIMISERS, OptimiserSearch, UnitCube, ablations
 from lpes_evo.errors import ConfigError, EvaluationError, SearchOrderError
 from lpes_evo.operators import CurveSpace, init_random_walk
 from lpes_evo.problems import TargetCurveProblem
@@ -169,7 +169,7 @@ def test_what_optuna_tells_its_user_is_as_it_was_before():
 @pytest.mark.parametrize("rule", ["sorted", "free", "even"])
 def test_a_genome_and_its_vector_are_the_same_point(rule):
     space = CurveSpace(12, 5, x_rule=rule)
-    cube = Cube(space)
+    cube = UnitCube(space)
     random.seed(4)
     for _ in range(10):
         genome = init_random_walk(space)
@@ -180,7 +180,7 @@ def test_a_genome_and_its_vector_are_the_same_point(rule):
 
 
 def test_any_vector_becomes_a_feasible_genome():
-    cube, rng = Cube(SPACE), np.random.default_rng(1)
+    cube, rng = UnitCube(SPACE), np.random.default_rng(1)
     for _ in range(10):
         SPACE.check(cube.genome(rng.random(cube.n_dimensions)))
 

@@ -405,8 +405,11 @@ def test_evaluations_with_gradients_round_trip_and_contradictions_are_refused():
 def test_a_probe_keeps_its_scales_and_its_sample_apart():
     first, second = GradientProbe([1.0, 0.5], 0), GradientProbe([1.0, 0.5], 1)
     assert first.scales.tolist() == [1.0, 0.5]
-    assert first == second
     assert first.key != second.key
+    assert first != second
+    assert first == GradientProbe([1.0, 0.5], 0)
+    assert hash(first) == hash(GradientProbe([1.0, 0.5], 0))
+    assert first.control_points == second.control_points == ((0.0, 1.0), (1.0, 0.5))
 
 
 def test_what_is_told_must_fit_what_was_asked_for():

@@ -4,7 +4,7 @@ import pytest
 from lpes_evo import Search, SearchSettings
 from lpes_evo.operators import CurveSpace
 from lpes_evo.search import Evaluation, Surrogate
-from lpes_evo.search._surrogate import Evidence
+from lpes_evo.search._surrogate import TrainingSet
 
 TARGET = np.linspace(0.8, 1.2, 12)
 
@@ -63,18 +63,20 @@ def test_a_model_that_knows_nothing_expects_nothing():
 def test_a_raced_out_curve_counts_by_its_difference_to_its_reference():
     reference = (1.0, 2.0, 3.0, 4.0)
     curves = drawn(3)
-    evidence = Evidence("mean")
-    assert evidence.surrogate() is None
+    training_set = TrainingSet("mean")
+    assert training_set.surrogate() is None
     for curve, value in zip(curves[:2], (2.0, 3.0), strict=True):
-        evidence.add(curve.tobytes(), Evaluation((value,), (value,) * 4, 0.0), None)
+        training_set.add(curve.tobytes(), Evaluation((value,), (value,) * 4, 0.0), None)
     raced = Evaluation((), (0.5, 1.0), 0.0, "raced", scored=(0, 1))
-    evidence.add(curves[2].tobytes(), raced, reference)
-    evidence.add(drawn(1, seed=3)[0].tobytes(), Evaluation((), (), 0.0, "failed", error="x"), reference)
+    training_set.add(curves[2].tobytes(), raced, reference)
+    training_set.add(drawn(1, seed=3)[0].tobytes(), Evaluation((), (), 0.0, "failed", error="x"), reference)
     variance = np.var([-0.5, -1.0], ddof=1) / 2 * (1 - 2 / 4)
+    # A curve that comes again teaches nothing new.
+    training_set.add(curves[0].tobytes(), Evaluation((2.0,), (2.0,) * 4, 0.0), None)
     expected = Surrogate(curves, np.array([2.0, 3.0, 2.5 - 0.75]), np.array([0, 0, variance]))
     new = drawn(50, seed=4)
-    assert evidence.surrogate().best_of(new) == expected.best_of(new)
-    of_minimum = Evidence("min")
+    assert training_set.surrogate().best_of(new) == expected.best_of(new)
+    of_minimum = TrainingSet("min")
     of_minimum.add(curves[2].tobytes(), raced, reference)
     assert of_minimum.surrogate() is None
 

@@ -1,4 +1,4 @@
-"""Genomes as vectors of the unit cube, the language of optimisers that know nothing of curves."""
+"""UnitCube: genomes as vectors of the unit cube, on which optimisers of other packages work."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from lpes_evo.operators import BezierGenome, CurveSpace
 FloatArray = npt.NDArray[np.float64]
 
 
-class Cube:
+class UnitCube:
     """Maps vectors to the feasible genome nearest to them, and genomes back.
 
     A vector holds the y of all control points, then the x of the inner ones where they may move, each as share of its
