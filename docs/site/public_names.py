@@ -13,7 +13,7 @@ import griffe
 class PublicNames(griffe.Extension):
     """Exports of packages from their stubs."""
 
-    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+    def on_package(self, *, pkg: griffe.Module, **_kwargs: Any) -> None:
         """Set the exports of a package and of the packages in it."""
         _export(pkg)
 
