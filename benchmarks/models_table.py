@@ -1,4 +1,4 @@
-"""Write the table of docs/models.md: what the rotary patch makes of every causal-LM family of transformers.
+"""Write the table of docs/models.md: the state of every causal-LM family of the installed transformers.
 
 Run as ``python benchmarks/models_table.py`` (about five minutes on one core).
 """
@@ -12,8 +12,7 @@ import transformers
 
 ROOT = Path(__file__).parents[1]
 
-FAMILIES = "## Families\n"
-"""The heading of what is written here; what stands above it on the page is written by hand, and stays."""
+BEGIN = """## Families
 
 INTRODUCTION = """
 What `lpes_evo.rope.patch_rope` makes of every causal language model family of transformers {version}, tried on tiny
@@ -31,12 +30,12 @@ random models. The table is written by `python benchmarks/models_table.py`; a te
 |---|---|---|
 """
 
-REST = "\n## Wrapped models\n"
-"""The heading of what follows the table, which is written by hand, and stays."""
+END = "\n## Wrapped models\n"
+"""What stands before the section and after it is written by hand, and stays."""
 
 
 def main() -> None:
-    """Try every family and write the table into the page."""
+    """Try every family and write the section with the table; the rest of the page stays."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     from rope_families import model_types
     from rope_promises import PROMISES, outcome, state, table_row
@@ -55,12 +54,11 @@ def main() -> None:
         counts[kind] += 1
         print(rows[-1], *(f"BROKEN {name}: {outcome(model_type, name)}" for name in broken), flush=True)
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    introduction = INTRODUCTION.format(version=transformers.__version__, counts=summary)
+    section = BEGIN.format(version=transformers.__version__, counts=summary) + "\n".join(rows) + "\n"
     page = ROOT / "docs" / "models.md"
-    before, heading, found = page.read_text(encoding="utf-8").partition(FAMILIES)
-    _, begin, rest = found.partition(REST)
-    table = introduction + "\n".join(rows) + "\n"
-    page.write_text(before + heading + table + begin + rest, encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN.splitlines()[0])[0], text.partition(END)[2]
+    page.write_text(before + section + END + after, encoding="utf-8")
     print(summary)
 
 
