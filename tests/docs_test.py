@@ -133,7 +133,7 @@ def test_every_command_and_option_exists():
             for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(arguments)):
                 assert re.search(rf"{option}\b", help_of(command)), f"{page}: {command} {option}"
     readme = {command for _, command, *_ in calls["README.md"]}
-    assert {"search", "show", "estimate", "eval"} <= readme
+    assert {"estimate", "search", "show", "eval"} <= readme
 
 
 def anchors_of(page: str) -> set[str]:
