@@ -1,17 +1,23 @@
-"""Extension of Griffe: the public names of a package are those of its stub.
+"""Extension of Griffe: the public names of a package are those of its stub, and docstrings become Markdown.
 
 A package of lpes-evo loads its names on first use and lists them in ``__init__.pyi``. Griffe reads the stub, but takes
 the names for imports like any other. Here they become the exports of the package, so that its page shows them.
 """
 
 import ast
+import re
 from typing import Any
 
 import griffe
 
 
 class PublicNames(griffe.Extension):
-    """Exports of packages from their stubs."""
+    """Exports of packages from their stubs, and code blocks of docstrings in the form of Markdown."""
+
+    def on_object(self, *, obj: griffe.Object, **_kwargs: Any) -> None:
+        """Take the second colon from a line in front of a code block."""
+        if obj.docstring is not None:
+            obj.docstring.value = re.sub(r"::$", ":", obj.docstring.value, flags=re.MULTILINE)
 
     def on_package(self, *, pkg: griffe.Module, **_kwargs: Any) -> None:
         """Set the exports of a package and of the packages in it."""
