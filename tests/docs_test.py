@@ -1,6 +1,7 @@
 """The pages say what is true: their code runs as written, and the commands, names and files in them exist.
 
-Every Python and every shell block of a page is a test; the blocks of a page run in their order in one folder. An HTML
+Every Python and every shell block of a page is a test; the blocks of a page run in their order in one folder. A block
+of Python whose docstring begins with the name of a file is saved under that name, for the blocks behind it. An HTML
 comment right before a block, which no reader of the page sees, tells how its test runs:
 
 - ``<!-- not run: REASON -->``: the test is listed as skipped, with the reason;
@@ -76,13 +77,20 @@ def folder_of(tmp_path_factory):
 
 @pytest.mark.parametrize("block", [as_test(block) for block in BLOCKS])
 def test_a_block_of_a_page_runs_as_written(block, folder_of):
-    shell = ["bash", "-euo", "pipefail", "-c"]
-    command = [sys.executable, "-c"] if block.language == "python" else shell
+    folder = folder_of(block.page)
+    named = re.match(r'"""(\w+\.py): ', block.text)
+    if block.language == "shell":
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
+    elif named is None:
+        command = [sys.executable, "-c", block.text]
+    else:
+        (folder / named[1]).write_text(block.text, encoding="utf-8")
+        command = [sys.executable, named[1]]
     result = subprocess.run(
-        [*command, block.text],
+        command,
         capture_output=True,
         text=True,
-        cwd=folder_of(block.page),
+        cwd=folder,
         env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
         timeout=600,
     )
