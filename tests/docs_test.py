@@ -217,6 +217,16 @@ def test_the_navigation_names_every_page():
     assert pages - tables == navigation - {"index.md", "contributing.md", "changelog.md"}
 
 
+def test_the_order_of_imports_on_the_page_is_that_of_the_linter():
+    layers = re.search(
+        r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE
+    )[1]
+    shown = re.search(
+        r"## Imports go down only.*?```text\n(.*?)```", PAGES["docs/architecture.md"], re.DOTALL
+    )[1]
+    assert shown.splitlines() == re.findall(r'"(.*?)"', layers)
+
+
 def test_the_readme_is_short_and_names_the_test_command():
     readme = PAGES["README.md"]
     assert len(readme.splitlines()) <= 120
