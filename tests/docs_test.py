@@ -95,6 +95,8 @@ def test_a_block_of_a_page_runs_as_written(block, folder_of):
         timeout=600,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+    if block.page == "README.md":
+        assert result.stdout.strip()
 
 
 def test_every_marker_is_known_and_stands_before_a_block():
