@@ -1,11 +1,12 @@
 """The pages say what is true: their code runs as written, and the commands, names and files in them exist.
 
-Every Python and every shell block of a page is a test; the blocks of a page run in their order in one folder. A block
-of Python whose docstring begins with the name of a file is saved under that name, for the blocks behind it. An HTML
-comment right before a block, which no reader of the page sees, tells how its test runs:
+Every Python and every shell block of a page is run. A block of Python whose docstring begins with the name of a file
+lies under that name in the folder where the blocks of its page run. An HTML comment right before a block, which no
+reader of the page sees, tells how it is tested:
 
 - ``<!-- not run: REASON -->``: the test is listed as skipped, with the reason;
-- ``<!-- slow -->``: the block takes minutes and is left out of ``make test``.
+- ``<!-- slow -->``: the block takes minutes, or needs the result of such a block. The slow blocks of a page are one
+  test, in their order, and ``make test`` leaves it out.
 """
 
 import importlib
@@ -59,44 +60,47 @@ def blocks_of(page: str) -> list[Block]:
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
-def as_test(block: Block):
-    marks = []
-    kind, _, reason = block.marker.partition(": ")
-    if kind == "not run":
-        marks.append(pytest.mark.skip(reason=f"{block.page}: {reason}"))
-    elif kind == "slow":
-        marks.append(pytest.mark.slow)
-    return pytest.param(block, marks=marks, id=f"{block.page}-{block.number}")
+def cases_of(page: str):
+    """Return the tests of a page: one for each block, and one for all slow blocks together."""
+    blocks = blocks_of(page)
+    slow = [block for block in blocks if block.marker == "slow"]
+    for block in blocks:
+        kind, _, reason = block.marker.partition(": ")
+        name = f"{page}-{block.number}"
+        if kind == "not run":
+            yield pytest.param([block], marks=pytest.mark.skip(reason=f"{page}: {reason}"), id=name)
+        elif block not in slow:
+            yield pytest.param([block], id=name)
+    if slow:
+        yield pytest.param(slow, marks=pytest.mark.slow, id=f"{page}-slow")
 
 
-@pytest.fixture(scope="module")
-def folder_of(tmp_path_factory):
-    """Returns the folder that the blocks of a page run in."""
-    return cache(lambda page: tmp_path_factory.mktemp(Path(page).stem))
-
-
-@pytest.mark.parametrize("block", [as_test(block) for block in BLOCKS])
-def test_a_block_of_a_page_runs_as_written(block, folder_of):
-    folder = folder_of(block.page)
+def file_name(block: Block) -> str | None:
+    """Return the name of the file that a block is."""
     named = re.match(r'"""(\w+\.py): ', block.text)
-    if block.language == "shell":
-        command = ["bash", "-euo", "pipefail", "-c", block.text]
-    elif named is None:
-        command = [sys.executable, "-c", block.text]
-    else:
-        (folder / named[1]).write_text(block.text, encoding="utf-8")
-        command = [sys.executable, named[1]]
-    result = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    if block.page == "README.md":
-        assert result.stdout.strip()
+    return None if named is None else named[1]
+
+
+@pytest.mark.parametrize("blocks", [case for page in PAGES for case in cases_of(page)])
+def test_the_blocks_of_a_page_run_as_written(blocks, tmp_path):
+    for block in blocks_of(blocks[0].page):
+        if name := file_name(block):
+            (tmp_path / name).write_text(block.text, encoding="utf-8")
+
+    for block in blocks:
+        shell = ["bash", "-euo", "pipefail", "-c", block.text]
+        python = [sys.executable, *([name] if (name := file_name(block)) else ["-c", block.text])]
+        result = subprocess.run(
+            shell if block.language == "shell" else python,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+            timeout=800,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        if block.page == "README.md":
+            assert result.stdout.strip()
 
 
 def test_every_marker_is_known_and_stands_before_a_block():
