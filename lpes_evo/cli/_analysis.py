@@ -40,9 +40,9 @@ SENSITIVITY = _analysis_options("batch_tokens", "text", "length")
 
 def add_analysis_commands(app: typer.Typer) -> None:
     """Add the commands of this module to the command line."""
-    add_command(app, DRIFT)(drift)
-    add_command(app, ATTENTION)(attention)
-    add_command(app, SENSITIVITY)(sensitivity)
+    add_command(app, drift, DRIFT)
+    add_command(app, attention, ATTENTION)
+    add_command(app, sensitivity, SENSITIVITY)
 
 
 def drift(

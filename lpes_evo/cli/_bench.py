@@ -20,7 +20,7 @@ DTYPE = SettingOptions(lambda: settings_package.ModelSettings, "What is measured
 
 def add_bench_command(app: typer.Typer) -> None:
     """Add the command of this module to the command line."""
-    add_command(app, SIZES, DTYPE)(bench)
+    add_command(app, bench, SIZES, DTYPE)
 
 
 def bench(

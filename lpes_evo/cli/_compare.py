@@ -61,8 +61,8 @@ VARIANTS = _comparison_options("variants")
 
 def add_comparison_commands(app: typer.Typer) -> None:
     """Add the commands of this module to the command line."""
-    add_command(app, OPTIMISERS, ARENA_RUN)(compare)
-    add_command(app, VARIANTS, ARENA_RUN)(ablate)
+    add_command(app, compare, OPTIMISERS, ARENA_RUN)
+    add_command(app, ablate, VARIANTS, ARENA_RUN)
     app.command()(convergence)
 
 

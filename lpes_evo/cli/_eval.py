@@ -40,7 +40,7 @@ EVALUATION = SettingOptions(
 
 def add_eval_command(app: typer.Typer) -> None:
     """Add the command of this module to the command line."""
-    add_command(app, EVALUATION, MODEL, name="eval")(evaluate)
+    add_command(app, evaluate, EVALUATION, MODEL, name="eval")
 
 
 def evaluate(

@@ -17,7 +17,7 @@ DTYPE = SettingOptions(lambda: settings_package.ModelSettings, "The training", o
 
 def add_training_command(app: typer.Typer) -> None:
     """Add the command of this module to the command line."""
-    add_command(app, TRAINING, DTYPE)(train_moice)
+    add_command(app, train_moice, TRAINING, DTYPE)
 
 
 def train_moice(

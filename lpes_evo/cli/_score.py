@@ -19,7 +19,7 @@ MADE_WITH = SettingOptions(
 
 def add_score_command(app: typer.Typer) -> None:
     """Add the command of this module to the command line."""
-    add_command(app, MADE_WITH)(score)
+    add_command(app, score, MADE_WITH)
 
 
 def score(

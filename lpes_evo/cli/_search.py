@@ -46,9 +46,9 @@ SetOption = Annotated[
 
 def add_search_commands(app: typer.Typer) -> None:
     """Add the commands of this module to the command line."""
-    add_command(app, RUN)(search)
+    add_command(app, search, RUN)
     app.command()(show)
-    add_command(app, RUN)(estimate)
+    add_command(app, estimate, RUN)
 
 
 def search(

@@ -6,7 +6,7 @@ line reads it there.
 Two libraries offer the same, and neither keeps what the users of this command line rely on. The command line of
 pydantic-settings stands on argparse: options carry the path of a setting (``--model.name``), the help has no panels,
 and a wrong value is reported in several lines. Cyclopts converts the values itself, reports a wrong one in a box, and
-exits with 1. Typer keeps the panels of the help, the completion in shells and the exit codes. The models alone judge
+exits with 1. Typer keeps names, panels and exit codes as they are. The models alone judge
 the values, so that the command line, a file and Python answer the same mistake with the same line.
 """
 
@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from lpes_evo.config import Settings
-
-_Function = TypeVar("_Function", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,12 @@ class _Option:
         """Return the option of a field."""
         value, is_list, choices = _type_of(field.annotation)
         least = next((int(bound.ge) for bound in field.metadata if hasattr(bound, "ge")), 0)
-        # A reader of the help has neither the names of Python nor its empty value.
-        plain = (
-            re.sub(r",? see `[^`]*`", "", description)
-            .replace("``None`` for", "when left out,")
-            .replace("`", "")
-        )
+
+        # A reader of the help knows neither the names of Python nor its empty value.
+        plain = re.sub(r",? see `[^`]*`", "", description)
+        plain = plain.replace("``None`` for", "when left out,").replace("`", "")
         plain += f" At least {least}." if least > 1 else ""
+
         is_required = field.is_required()
         default = None if is_required else field.default
         return cls(key, name, value, is_list, choices, default, is_required and not is_optional, plain)
@@ -114,7 +111,7 @@ class _Option:
         if self.value not in (int, float):
             return tuple(parts)
         try:
-            return tuple(float(part) for part in parts)
+            return tuple(self.value(part) for part in parts)
         except ValueError as error:
             raise ConfigError(
                 f"Expected {self.flag} to be numbers with commas between, such as 0,0.5,1, but got {value!r:.80}."
@@ -197,49 +194,45 @@ class SettingOptions:
 
 
 def add_command(
-    app: typer.Typer, *groups: SettingOptions, name: str | None = None
-) -> Callable[[_Function], _Function]:
-    """Return a decorator that adds a function to the command line, with options made from settings.
+    app: typer.Typer, function: Callable[..., None], *groups: SettingOptions, name: str | None = None
+) -> None:
+    """Add a function to the command line, with options made from settings.
 
     The function is called with what the user has given, and with nothing else: options of its own keep the defaults of
-    its parameters, and the options of ``groups`` arrive in its ``**given``. They are made when the command is used,
-    since the models of other commands load libraries that a user of this one may not need.
+    its parameters, and the options of ``groups`` arrive in its ``**given``. The options are made when the command is
+    used, since the models of other commands load libraries that the user of this one may not need.
 
     Args:
         app: The command line.
+        function: The function.
         *groups: The settings that become options.
         name: Name of the command; that of the function by default.
     """
 
-    def register(function: _Function) -> _Function:
-        """Add the command and return the function as it is."""
+    class Deferred(TyperCommand):
+        """A command that is completed once its options are asked for."""
 
-        class Deferred(TyperCommand):
-            """A command that is completed once its options are asked for."""
+        @functools.cached_property
+        def _whole(self) -> Any:
+            return _whole_command(function, groups)
 
-            @functools.cached_property
-            def _whole(self) -> Any:
-                return _whole_command(function, groups)
+        def get_params(self, ctx: Any) -> Any:
+            """Return the options, made now if they are not there yet."""
+            self.params, self.callback = self._whole.params, self._whole.callback
+            return super().get_params(ctx)
 
-            def get_params(self, ctx: Any) -> Any:
-                """Return the options, made now if they are not there yet."""
-                self.params, self.callback = self._whole.params, self._whole.callback
-                return super().get_params(ctx)
+    def placeholder() -> None:
+        """Stand in for the function until its options are asked for."""
 
-        def placeholder() -> None:
-            """Stand in for the function until its options are asked for."""
-
-        placeholder.__name__, placeholder.__doc__ = function.__name__, function.__doc__
-        app.command(name, cls=Deferred)(placeholder)
-        return function
-
-    return register
+    placeholder.__name__, placeholder.__doc__ = function.__name__, function.__doc__
+    app.command(name, cls=Deferred)(placeholder)
 
 
 def _whole_command(function: Callable[..., None], groups: Collection[SettingOptions]) -> Any:
     """Return the command of a function with all its options."""
 
     def call(context: typer.Context, **values: Any) -> None:
+        """Call the function with the values that were given."""
         sources = {name: context.get_parameter_source(name) for name in values}
         given = {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
         function(**{name: value for name, value in values.items() if name in given})

@@ -74,7 +74,7 @@ def kitchen():
         calls.append((spoons, options.chosen(given)))
 
     command_line = typer.Typer()
-    add_command(command_line, options)(cook)
+    add_command(command_line, cook, options)
     return command_line, calls
 
 
