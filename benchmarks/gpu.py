@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import bare_forward, paired, parser, timed
+from common import bare_forward, paired, parser, slope, timed
 from rich.console import Console
 
-from lpes_evo import LoadedModel, Scales, SearchSettings, load_model
+from lpes_evo import LoadedModel, SearchSettings, load_model
 from lpes_evo.bench import BenchSettings, MethodCost, Shape, measure_costs, random_model
 from lpes_evo.execution import Evaluator
 from lpes_evo.methods import make_method
@@ -178,10 +178,7 @@ def bare_seconds(bench: Bench) -> float:
 
 def patch_cost(bench: Bench) -> MethodCost:
     """Return what the patch costs beside the untouched model, in prefill and in decoding."""
-    sizes, n_layers = bench.sizes, bench.loaded.n_layers
-    values = np.linspace(0.8, 1.4, n_layers).tolist()
-    ends = ((0.0, values[0]), (n_layers - 1.0, values[-1]))
-    patch = make_method("lpes", scales=Scales("random", tuple(values), ends, "benchmark", (0.0,), "linear"))
+    sizes, patch = bench.sizes, make_method("lpes", scales=slope(bench.loaded, 0.8, 1.4))
     settings = BenchSettings(prompt_tokens=sizes.prefill, new_tokens=sizes.steps, repeats=sizes.pairs)
     (cost,), _ = measure_costs(bench.loaded.model, {"patch": patch}, settings)
     return cost

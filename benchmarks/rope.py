@@ -5,12 +5,10 @@ is the measurement of ``lpes-evo bench`` for one curve of scales: the two sides 
 order, and the median of the paired ratios is printed with an interval of 95 %.
 """
 
-import numpy as np
 import torch
 import transformers
-from common import parser, smollm2
+from common import parser, slope, smollm2
 
-from lpes_evo import Scales
 from lpes_evo.bench import BenchSettings, measure_costs
 from lpes_evo.methods import make_method
 from lpes_evo.reporting import interval_text
@@ -32,11 +30,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     transformers.logging.disable_progress_bar()
     loaded = smollm2(dtype=arguments.dtype)
-    values = np.linspace(0.8, 1.4, loaded.n_layers).tolist()
-    ends = ((0.0, values[0]), (loaded.n_layers - 1.0, values[-1]))
-    patch = make_method(
-        "lpes", scales=Scales(loaded.name, tuple(values), ends, "benchmark", (0.0,), "linear")
-    )
+    patch = make_method("lpes", scales=slope(loaded, 0.8, 1.4))
     settings = BenchSettings(
         prompt_tokens=arguments.tokens, new_tokens=N_STEPS, repeats=arguments.pairs, clock="wall"
     )
