@@ -36,7 +36,7 @@ class _Accumulation(Record):
 
 
 class _Retrieval(Record):
-    """How well the inputs are answered."""
+    """Scores of the answers to the inputs."""
 
     log_probability: _Interval
     accuracy: _Interval

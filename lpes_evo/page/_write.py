@@ -66,7 +66,7 @@ def write_page(
         run: The run folder, as the commands of the page name it.
         output: The file; ``report.html`` in the run folder when ``None``.
         drift: A folder of ``lpes-evo drift`` on the scales of this run; or ``"measure"`` to measure it once on the
-            model of a finished run; or ``None`` to leave it out. What was measured is kept in the folder ``drift`` of
+            model of a finished run; or ``None`` to leave it out. A measured drift is kept in the folder ``drift`` of
             the run. For a run that is read-only, it is kept beside the page, in a folder with the name of the page and
             ``-drift``.
         device: Device of the model where drift is measured: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.

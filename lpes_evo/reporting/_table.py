@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 Cell = str | int | float | None
-"""What a cell holds; ``None`` is an empty cell."""
+"""The content of a cell; ``None`` is an empty cell."""
 
 
 class Table:
@@ -25,14 +25,14 @@ class Table:
     all their digits; elsewhere a cell is shown as `str` shows it, so that figures for people are given as texts.
 
     Args:
-        caption: What the table shows.
+        caption: The subject of the table, as a line above it.
         columns: The headings.
         rows: The first rows; more can be added.
         names: Headings of the columns that hold names, which may go over several lines in a narrow terminal.
         notes: What a reader must know about the figures, one line each.
 
     Attributes:
-        caption: What the table shows.
+        caption: The subject of the table, as a line above it.
         columns: The headings.
         sections: The rows by section, each of as many cells as there are headings.
         notes: What a reader must know about the figures.
@@ -116,7 +116,7 @@ class Table:
         """Return caption, table and notes as Markdown.
 
         Args:
-            heading: What stands before the caption, such as ``##``; with nothing, the caption is a paragraph.
+            heading: Marks of a heading before the caption, such as ``##``; without them the caption is a paragraph.
 
         Returns:
             The text, without a line break at its end.
