@@ -1,4 +1,4 @@
-"""Files that survive a kill: atomic writes, the journal, locked folders, and the provenance of a run."""
+"""Files that survive a kill of the process: atomic writes, the journal, locked folders, and the provenance of a run."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old content or the new one, never half of it."""
+"""`write_atomic`: files that are written so that a reader sees the old or the new content, and never a part of it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from lpes_evo.errors import ConfigError, StorageError
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to a temporary file beside ``path``, flush it to the disk and rename it.
+    """Write ``content`` to a temporary file beside ``path``, flush it to the disk, and rename it.
 
     Args:
         path: The file to write; its folder must exist.
@@ -27,7 +27,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes private files; a result is meant to be read by others as any new file is.
+        # mkstemp creates private files, but a result has the permissions of any new file.
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
@@ -40,13 +40,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def check_new_file(path: Path) -> None:
-    """Make sure, before long work, that its result can be written to a new file.
+    """Check, before long work, that its result can be written to a new file.
 
     Args:
         path: The file.
 
     Raises:
-        ConfigError: Something is there already, the folder is missing or takes no file of this name.
+        ConfigError: The path exists already, or its folder is missing or accepts no file of this name.
     """
     try:
         is_there, has_folder = path.exists(), path.absolute().parent.is_dir()
@@ -71,10 +71,13 @@ def check_new_file(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, unless it is there.
+    """Create a folder and its parents, unless it exists.
+
+    Args:
+        path: The folder.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -93,10 +96,10 @@ def _umask() -> int:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Serialise to strict ASCII JSON: floats round-trip exactly, NaN and infinity are refused.
+    """Return a value as strict ASCII JSON, in which floats round-trip exactly; NaN and infinity are refused.
 
     Args:
-        value: Anything `json` can serialise.
+        value: Any value that `json` can write.
         indent: Spaces of indentation; ``None`` for one line.
 
     Returns:

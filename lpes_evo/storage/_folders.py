@@ -1,4 +1,4 @@
-"""Folders that work is done in: their lock, and the files of a run."""
+"""WorkFolder: a folder that one process at a time works in, protected by a lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,25 +21,26 @@ class WorkFolder:
     """
 
     LOCK: ClassVar[str] = ".lock"
-    """Name of the file that is locked."""
+    """Name of the lock file."""
 
     path: Path
 
     @contextmanager
     def claimed(self, *in_use: Path, refusal: str) -> Iterator[None]:
-        """Make the folder for new work, and keep others out while its first files are written.
+        """Create the folder for new work, and keep other processes out while its first files are written.
 
         Args:
-            in_use: Files of which none may be there.
-            refusal: What the message says of a folder where one is, and how to go on there.
+            in_use: Files that must not exist yet.
+            refusal: Clause of the message about a folder where one exists, with the way to continue there.
 
         Raises:
-            JournalError: The folder holds one of these files, cannot be made, or another process works in it.
+            JournalError: The folder holds one of these files, cannot be created, or another process works in it.
         """
         try:
             make_folder(self.path)
         except StorageError as error:
             raise JournalError(str(error)) from error
+
         with self.locked():
             if any(file.exists() for file in in_use):
                 raise JournalError(
@@ -49,13 +50,13 @@ class WorkFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other process out of the folder for the length of a block.
+        """Keep other processes out of the folder for the length of a block.
 
-        What a killed process left of files that it was writing is removed first.
+        Temporary files that a killed process has left are removed first.
 
         Raises:
-            JournalError: Another process works in the folder; the message says which, and on which host.
-            StorageError: The folder cannot be written, or its file system gives no locks.
+            JournalError: Another process works in the folder; the message names the process and its host.
+            StorageError: The folder cannot be written, or its file system supports no locks.
         """
         lock = FileLock(self.path / self.LOCK)
         lock.acquire(str(self.path))

@@ -23,22 +23,22 @@ _CHECK_LENGTH = 16
 _SINCE_VERSION_2 = ("settings",)
 _DAMAGED = "The file was edited or damaged; restore it or start a new run."
 _SPARE_BYTES = 1 << 18
-# Longer values are hashes, which tell a reader nothing.
+# Longer values are hashes, which are of no use to a reader.
 _LONGEST_VALUE = 40
 _MOST_PARTS = 6
 
 
 @dataclass(frozen=True)
 class JournalLines:
-    """The finished lines of a journal, checked.
+    """The finished lines of a journal, after a check.
 
     Attributes:
-        header: What the journal belongs to, without version and checksum.
-        version: Version of the file: lines of version 1 have no checksums, unless a later version appended them.
+        header: The facts of the run that the journal belongs to, without version and checksum.
+        version: Version of the file. Lines of version 1 have no checksums, unless a later version appended them.
         records: The records by key, in the order in which they were finished, without their checksums.
-        n_bytes: Size of the finished lines.
-        n_torn: Bytes after the last newline, left by a kill in the middle of a write.
-        salt: What the checksum of every record includes.
+        n_bytes: Size of the finished lines in bytes.
+        n_torn: Number of bytes after the last newline, which a kill in the middle of a write leaves.
+        salt: A text that enters the checksum of every record.
     """
 
     header: dict[str, Any]
@@ -50,18 +50,18 @@ class JournalLines:
 
 
 def read_journal(path: Path, *, kind: str | None = None) -> JournalLines:
-    """Read the finished lines of a journal, also while another process writes it; the file is left as it is.
+    """Read the finished lines of a journal, also while another process writes it; the file is not changed.
 
     Args:
         path: The file.
-        kind: What the header must have under ``format``; ``None`` for anything.
+        kind: The ``format`` that the header must state; ``None`` for any format.
 
     Returns:
-        Header and records; no header where not one line is finished.
+        The header and the records. The header is empty if no line is finished.
 
     Raises:
-        JournalError: The file cannot be read or is of another format, or a finished line is malformed, does not fit its
-            checksum, or lacks one, or two have one key.
+        JournalError: The file cannot be read, or is of another format. Or a finished line is malformed, has no checksum
+            or a wrong one, or has the key of another line.
     """
     try:
         data = path.read_bytes()
@@ -103,37 +103,40 @@ def read_journal(path: Path, *, kind: str | None = None) -> JournalLines:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Read what a journal belongs to, and nothing else of it.
+    """Read the header of a journal alone.
 
     Args:
         path: The file.
 
     Returns:
-        The header without version and checksum; empty where there is no file, or its first line is not finished.
+        The header without version and checksum; empty if there is no file, or its first line is not finished.
 
     Raises:
-        JournalError: The first line is malformed or not what was written.
+        JournalError: The first line is malformed, or was changed after it was written.
         StorageError: The file cannot be read.
     """
     if not path.is_file():
         return {}
+
     with _Explained(f"Expected to read {path}"), path.open("rb") as file:
         raw = file.readline()
     if not raw.endswith(b"\n"):
         return {}
+
     header = _parse(raw.removeprefix(codecs.BOM_UTF8), 1, path)
     _check_first_line(header, path)
     return header
 
 
 def _check_first_line(header: dict[str, Any], path: Path) -> tuple[int, str]:
-    """Take version and checksum out of a header, and return the version and what salts the other checksums."""
+    """Remove version and checksum from a header, and return the version and the salt of the other checksums."""
     version = header.pop("version", 1)
     if type(version) is not int or not 1 <= version <= _VERSION:
         raise JournalError(
             f"Expected {path} to be a journal of version 1 to {_VERSION}, but got {version!r:.40}. It is damaged, or a "
             "later version of lpes-evo wrote it, which can read it."
         )
+
     stated = header.pop(_CHECK, None)
     salt = _checksum({**header, "version": version}, "")
     _compare(stated, salt, version, 1, path)
@@ -141,7 +144,11 @@ def _check_first_line(header: dict[str, Any], path: Path) -> tuple[int, str]:
 
 
 def _parse(raw: bytes, number: int, path: Path) -> dict[str, Any]:
-    """Return a line as a mapping of sound values."""
+    """Return a line as a dict whose numbers are all finite.
+
+    Raises:
+        JournalError: The line is not such a JSON object.
+    """
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -159,20 +166,20 @@ def _parse(raw: bytes, number: int, path: Path) -> dict[str, Any]:
 
 
 def _checksum(line: dict[str, Any], salt: str) -> str:
-    """Return the checksum of a line: of its values, whatever their order and the spaces between them.
+    """Return the checksum of the values of a line, which does not depend on their order or on spaces.
 
-    The checksum of a record includes that of the header, so that a line of another journal does not pass for one of
-    this. Records do not include those before them: a line that is lost costs its work again, and nothing else.
+    The checksum of a record includes that of the header, so that a line of another journal is noticed. It does not
+    include earlier records. So if one line is lost, only the work of this line is done again.
     """
     text = json.dumps(line, sort_keys=True, allow_nan=False)
     return hashlib.sha256((salt + text).encode()).hexdigest()[:_CHECK_LENGTH]
 
 
 def _compare(stated: Any, expected: str, version: int, number: int, path: Path) -> None:
-    """Refuse a line that is not what was written.
+    """Refuse a line that was changed after it was written.
 
     Raises:
-        JournalError: The checksum is another one, or is missing from a file whose lines have one each.
+        JournalError: The checksum is wrong, or is missing in a file whose lines all have one.
     """
     if stated == expected or (stated is None and version == 1):
         return
@@ -186,24 +193,25 @@ def _compare(stated: Any, expected: str, version: int, number: int, path: Path) 
 class Journal:
     """A durable map from keys to records.
 
-    The first line says what the journal belongs to; every other line is ``{"key": ..., ..., "check": ...}``, with a
-    checksum over the rest of the line and the header. A line counts once its newline is on the disk: a torn last line,
-    left by a kill in the middle of a write, is cut off when the journal is opened again. A spare file of 256 KiB keeps
-    room for the record in hand, so that an evaluation that finishes on a full disk is saved before the run stops.
+    The first line is the header, which states the facts of the run that the journal belongs to. Every other line is
+    ``{"key": ..., ..., "check": ...}``, with a checksum over the rest of the line and the header. A line is finished
+    once its newline is on the disk. A kill in the middle of a write leaves a torn last line, which is cut off when the
+    journal is opened again. A spare file of 256 KiB reserves room for one more record, so that an evaluation that
+    finishes on a full disk is saved before the run stops.
 
-    A journal has one writer: whoever opens it a second time, in this process or another, is refused. Journals of
-    version 1, whose lines have no checksums, are read and go on; the lines that are appended have checksums.
+    A journal has one writer. Opening it a second time, in this process or another, is refused. A journal of version 1,
+    whose lines have no checksums, can be continued; the lines that are appended have checksums.
 
     Args:
-        path: The journal file; made when it does not exist.
-        header: What the journal belongs to, such as its format and the hash of a configuration. The entries
-            ``version`` and ``check`` are those of the journal.
-        on_event: Hears in one line that a torn last line was cut off.
+        path: The journal file, which is created if it does not exist.
+        header: Facts of the run, such as the format and the hash of a configuration. The entries ``version`` and
+            ``check`` are reserved for the journal.
+        on_event: Called with one line if a torn last line was cut off.
 
     Raises:
-        JournalError: A finished line is malformed or not what was written, the file has another header, or another
-            journal has it open.
-        StorageError: The file cannot be read or written, or its file system gives no locks.
+        JournalError: A finished line is malformed or was changed, the file has another header, or another journal has
+            it open.
+        StorageError: The file cannot be read or written, or its file system supports no locks.
     """
 
     def __init__(
@@ -220,6 +228,7 @@ class Journal:
         try:
             taken = "it is open already, in this process or another"
             lock_descriptor(self._descriptor, path, str(path), taken=taken)
+
             found = read_journal(path)
             if found.n_bytes:
                 self._check_header(found, header)
@@ -236,7 +245,6 @@ class Journal:
                 self._append_line(first | {_CHECK: self._salt})
 
             self._records = found.records
-
             if found.n_torn and on_event is not None:
                 on_event(
                     f"{path.name} ended in the middle of a line, as after a kill: the {found.n_torn} bytes were cut "
@@ -263,22 +271,22 @@ class Journal:
         return len(self._records)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the records in the order they were finished."""
+        """Iterate over the records in the order in which they were finished."""
         return iter(self._records.values())
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of ``key``, or ``None`` where there is none."""
+        """Return the record of ``key``, or ``None`` if there is none."""
         return self._records.get(key)
 
     def append(self, key: str, record: dict[str, Any]) -> None:
-        """Write a record and return once it is on the disk.
+        """Write a record, and return once it is on the disk.
 
         Args:
-            key: The key, not used before.
+            key: A key that was not used before.
             record: Values that `json` can write.
 
         Raises:
-            JournalError: The key is taken or no text, or the record has a field ``key`` or ``check``.
+            JournalError: The key is in use or not a text, or the record has a field ``key`` or ``check``.
             StorageError: The record cannot be written.
         """
         if not isinstance(key, str) or "key" in record or _CHECK in record:
@@ -288,12 +296,13 @@ class Journal:
             )
         if key in self._records:
             raise JournalError(f"Expected a new key, but {key!r} is already in {self.path}.")
+
         line = {"key": key, **record}
         self._append_line(line | {_CHECK: _checksum(line, self._salt)})
         self._records[key] = line
 
     def close(self) -> None:
-        """Close the file and remove the spare; closing twice is closing once."""
+        """Close the file and remove the spare file; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -303,13 +312,13 @@ class Journal:
     def _check_header(self, lines: JournalLines, expected: dict[str, Any]) -> None:
         found = lines.header
         if lines.version == 1:
-            # What headers of version 1 did not say yet cannot differ.
+            # Entries that headers of version 1 did not have yet cannot be compared.
             expected = {
                 key: value for key, value in expected.items() if key in found or key not in _SINCE_VERSION_2
             }
 
         if found.get("format") != expected.get("format"):
-            # The file of another program: nothing else of it can be compared.
+            # The file belongs to another program, so nothing else in it can be compared.
             found, expected = ({"format": line.get("format")} for line in (found, expected))
 
         differing = sorted(
@@ -333,6 +342,8 @@ class Journal:
                 os.ftruncate(self._descriptor, end)
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._spare.exists():
                     raise
+
+                # The record takes the room of the spare file, and the run stops all the same.
                 self._spare.unlink()
                 self._write(data)
                 raise
@@ -351,7 +362,7 @@ class Journal:
 
 
 def _change(key: str, found: Any, expected: Any) -> str:
-    """Say in what an entry of a header is another one: of several named parts the names, of a hash nothing more."""
+    """Describe the difference of a header entry: the names of differing parts, or both values unless they are long."""
     if isinstance(found, dict) and isinstance(expected, dict):
         parts = sorted(
             part for part in found.keys() | expected.keys() if found.get(part) != expected.get(part)
@@ -369,7 +380,7 @@ def _change(key: str, found: Any, expected: Any) -> str:
 
 
 class _Explained:
-    """Turns an `OSError` of the block into one clear `StorageError`."""
+    """A context that turns an `OSError` of the block into a `StorageError` of one line."""
 
     def __init__(self, expected: str) -> None:
         self._expected = expected

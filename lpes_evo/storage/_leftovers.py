@@ -1,10 +1,10 @@
-"""Removal of the temporary files of atomic writes that were killed."""
+"""`remove_leftovers`: the removal of temporary files that atomic writes of killed processes have left."""
 
 import re
 from contextlib import suppress
 from pathlib import Path
 
-# Names as `lpes_evo.storage.write_atomic` makes them: a dot, the name of a file of ours, and eight random letters.
+# The names that `lpes_evo.storage.write_atomic` creates: a dot, the name of the file, and eight random letters.
 _TEMPORARY = re.compile(r"\..+\.(json|jsonl|yaml|csv|md|png|svg|html|safetensors)\.[a-z0-9_]{8}")
 
 
@@ -14,7 +14,7 @@ def remove_leftovers(folder: Path) -> None:
     The caller holds the lock of the folder, so no file that is being written is among them.
 
     Args:
-        folder: The folder; folders within are left alone.
+        folder: The folder; folders inside it are not searched.
     """
     with suppress(OSError):
         for file in folder.iterdir():

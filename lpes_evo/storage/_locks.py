@@ -1,4 +1,4 @@
-"""FileLock: keeps other processes and other users of this process off a file or a folder."""
+"""FileLock: a lock that gives one user, in this process or another, a file or a folder alone."""
 
 import errno
 import json
@@ -18,10 +18,10 @@ _LONGEST_RECORD = 1000
 
 
 class FileLock:
-    """A lock on an open file, which the system takes back when the process ends.
+    """A lock on an open file, which the system releases when the process ends.
 
     Args:
-        file: What is locked, for messages.
+        file: The file that is locked.
     """
 
     def __init__(self, file: Path) -> None:
@@ -29,14 +29,14 @@ class FileLock:
         self._descriptor = -1
 
     def acquire(self, whole: str) -> None:
-        """Make the lock file, lock it, and write into it who holds it.
+        """Create the lock file, lock it, and write its holder into it.
 
         Args:
-            whole: What is kept for one process, for messages.
+            whole: Name of the folder or file that the lock protects, for messages.
 
         Raises:
-            JournalError: Another process holds the lock, or another part of this one.
-            StorageError: The file cannot be written, or its file system gives no locks.
+            JournalError: Another process, or another part of this process, holds the lock.
+            StorageError: The file cannot be written, or its file system supports no locks.
         """
         try:
             descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -57,7 +57,7 @@ class FileLock:
                 "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             }
 
-            # A lock without a name still locks, so a full disk does no harm here.
+            # A lock without the name of its holder still locks, so a full disk does no harm here.
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, (json.dumps(holder) + "\n").encode())
@@ -68,7 +68,7 @@ class FileLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back; the file stays, since another process may wait with it open."""
+        """Release the lock; the file stays, since another process may have it open and wait."""
         if self._descriptor >= 0:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
@@ -83,22 +83,22 @@ def lock_descriptor(
 
     Args:
         descriptor: The open file.
-        file: Its path.
-        whole: What is kept for one process, for messages.
-        taken: What the message says where the lock is taken.
+        file: Path of the file.
+        whole: Name of the folder or file that the lock protects, for messages.
+        taken: Clause of the message if the lock is taken.
 
     Raises:
-        JournalError: Another process holds the lock, or another part of this one.
-        StorageError: The file system gives no locks.
+        JournalError: Another process, or another part of this process, holds the lock.
+        StorageError: The file system supports no locks.
     """
     if sys.platform == "win32":
-        # Its locks keep readers out too, so that there folders and journals are not locked.
+        # Locks of Windows also exclude readers, so folders and journals are not locked there.
         return
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as error:
-        # Some file systems say of a lock that another holds that one may not have it.
+        # Some file systems report a lock of another process as a missing permission.
         holder = _holder(descriptor)
         gone = (
             f" If it is gone, as after the crash of its node, delete {file} and run again." if holder else ""
@@ -116,7 +116,7 @@ def lock_descriptor(
 
 
 def _holder(descriptor: int) -> str:
-    """Return who wrote the lock file, as the end of a sentence; nothing where the file does not tell."""
+    """Return the holder of a lock file as the end of a sentence; empty if the file does not name one."""
     try:
         values = json.loads(os.read(descriptor, _LONGEST_RECORD))
         return (

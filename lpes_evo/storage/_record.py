@@ -1,4 +1,4 @@
-"""Record: the one strict model with which a file, or a line of a journal, is written and read."""
+"""Record: the strict model by which every file, and every line of a journal, is written and read."""
 
 import hashlib
 import json
@@ -17,47 +17,47 @@ _CHECK_DIGITS = 16
 
 
 class Record(BaseModel):
-    """Base of everything that is read back from a file: each field has its type, none is missing, none is unknown.
+    """Base of all data that is read back from a file: each field has its type, and none is missing or unknown.
 
-    A subclass that is a whole file has the fields ``format`` and ``version``, each a `Literal` with a default. A
-    subclass that is a part of a file, or a line of a journal, has none.
+    A subclass for a whole file has the fields ``format`` and ``version``, each a `Literal` with a default. A subclass
+    for a part of a file, or for a line of a journal, has neither.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     WHAT: ClassVar[str] = "a record"
-    """What the file is, as a noun with its article."""
+    """Description of the file, a noun with its article."""
     SOUGHT: ClassVar[str] = "a record at"
-    """What is missing where there is no file, with a preposition behind."""
+    """Description of a missing file, with a preposition at its end."""
     ERROR: ClassVar[type[LpesError]] = JournalError
-    """What is raised about the file."""
+    """Class of the errors about the file."""
     MISSING: ClassVar[str] = "Check the path."
-    """What to do where there is no file, as a sentence."""
+    """The remedy for a missing file, as a sentence."""
     REMEDY: ClassVar[str] = "Restore it."
-    """What to do where the file is damaged, as a sentence."""
+    """The remedy for a damaged file, as a sentence."""
     CHECKED: ClassVar[bool] = False
-    """Whether the file carries a checksum of its content under ``check``; files of earlier versions have none."""
+    """Whether the file has a checksum of its content under ``check``; files of earlier versions have none."""
 
     @classmethod
     def of(cls: type[_Self], values: Any, place: str) -> _Self:
-        """Check values that come from JSON.
+        """Return the record of values that come from JSON, after a check.
 
         Args:
-            values: What `json` parsed.
-            place: Where they come from, for messages: a file, or a line of one.
+            values: The parsed values.
+            place: Source of the values, for messages: a file, or a line of a file.
 
         Returns:
             The record.
 
         Raises:
-            LpesError: The format is another one, a field is missing, unknown or of a wrong type, or the fields do not
-                fit each other; of the class ``ERROR``.
+            LpesError: The format is wrong; a field is missing, unknown or of a wrong type; or the fields contradict
+                each other. The class is ``ERROR``.
         """
         cls._check_format(values, place)
         check_numbers(values, place, cls.ERROR, cls.REMEDY)
 
         try:
-            # Strict models take tuples of Python or lists of JSON, so the values are made JSON once more.
+            # A strict model accepts tuples from Python, or lists from JSON. So the values are written as JSON again.
             text = to_json(values)
             return cls.model_validate_json(to_json(without_halves(values)) if "\\ud" in text else text)
         except ValidationError as failure:
@@ -78,7 +78,7 @@ class Record(BaseModel):
             The record.
 
         Raises:
-            LpesError: The file is missing, is not JSON, or is not such a record; of the class ``ERROR``.
+            LpesError: The file is missing, is not JSON, or is not such a record. The class is ``ERROR``.
         """
         text = read_text(file, cls.SOUGHT, cls.ERROR, cls.MISSING)
         values = parse_json(text, str(file), cls.ERROR, cls.REMEDY)
@@ -93,7 +93,7 @@ class Record(BaseModel):
         return record
 
     def save(self, file: Path) -> None:
-        """Write the file; fields that were not given are left out.
+        """Write the file without the fields that were not given.
 
         Args:
             file: The file; its folder must exist.
@@ -107,7 +107,7 @@ class Record(BaseModel):
         write_atomic(file, to_json(values, indent=1) + "\n")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as values that `json` can write, without those that were not given."""
+        """Return the fields that were given, as values that `json` can write."""
         given = self.model_dump(mode="json", exclude_unset=True)
         stated = {
             name: getattr(self, name) for name in ("format", "version") if name in type(self).model_fields
@@ -116,7 +116,7 @@ class Record(BaseModel):
 
     @classmethod
     def _check_format(cls, values: Any, place: str) -> None:
-        """Refuse the file of another kind or version, of which nothing else can be said."""
+        """Refuse a file of another kind or version, before its fields are looked at."""
         fields = cls.model_fields
         if "format" not in fields:
             return
@@ -137,7 +137,7 @@ class Record(BaseModel):
 
     @classmethod
     def _explanation(cls, failure: ValidationError, place: str) -> str:
-        """Say in one line what was expected of which field, and what came."""
+        """Return one line with the field at fault, its expectation and the value that came."""
         first = failure.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
@@ -150,7 +150,7 @@ class Record(BaseModel):
 
         rule = first.get("ctx", {}).get("error")
         if rule is not None:
-            # Some rules are those of other modules, whose errors are whole sentences.
+            # Rules of other modules raise errors whose texts are whole sentences.
             if isinstance(rule, LpesError):
                 return f"{place}: {rule} {cls.REMEDY}"
             return f"Expected the parts of {place} to fit each other, but {rule}. {cls.REMEDY}"
@@ -163,5 +163,5 @@ class Record(BaseModel):
 
 
 def _checksum(values: dict[str, Any]) -> str:
-    """Return the first digits of the SHA-256 of values, whatever the order of their names."""
+    """Return the first digits of the SHA-256 of values, which does not depend on the order of their names."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_CHECK_DIGITS]

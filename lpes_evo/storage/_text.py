@@ -1,4 +1,4 @@
-"""Text, JSON and YAML from a file or a line, with one clear line for whatever is wrong with them."""
+"""Text, JSON and YAML from a file or a line, with an error of one line for every fault."""
 
 import json
 import math
@@ -17,12 +17,12 @@ def read_text(file: Path, what: str, error: type[LpesError], remedy: str) -> str
 
     Args:
         file: The file.
-        what: What the file is with a preposition behind, such as ``a finished run with``.
-        error: What is raised.
-        remedy: What to do about it, as a sentence.
+        what: Description of the file with a preposition at its end, such as ``a finished run with``.
+        error: Class of the error.
+        remedy: The remedy for the user, as a sentence.
 
     Raises:
-        LpesError: The file cannot be read, or is no text in UTF-8; of the class ``error``.
+        LpesError: The file cannot be read, or is not UTF-8 text. The class is ``error``.
     """
     try:
         return file.read_bytes().decode("utf-8-sig")
@@ -31,7 +31,7 @@ def read_text(file: Path, what: str, error: type[LpesError], remedy: str) -> str
             f"Expected {what} {file}, but it cannot be read: {failure.strerror or failure}. {remedy}"
         ) from failure
     except ValueError as failure:
-        # A path with a zero byte is a ValueError too.
+        # A path with a zero byte also raises a ValueError.
         reason = "it is not UTF-8 text" if isinstance(failure, UnicodeDecodeError) else str(failure)
         raise error(f"Expected {what} {file}, but it cannot be read: {reason}. {remedy}") from failure
 
@@ -41,15 +41,15 @@ def parse_json(text: str, place: str, error: type[LpesError], remedy: str) -> An
 
     Args:
         text: The text.
-        place: Where the text comes from, for messages.
-        error: What is raised.
-        remedy: What to do about it, as a sentence.
+        place: Source of the text, for messages.
+        error: Class of the error.
+        remedy: The remedy for the user, as a sentence.
 
     Returns:
         The values.
 
     Raises:
-        LpesError: The text is not JSON or is nested too deeply; of the class ``error``.
+        LpesError: The text is not JSON, or is nested too deeply. The class is ``error``.
     """
     try:
         return json.loads(text)
@@ -63,8 +63,14 @@ def parse_json(text: str, place: str, error: type[LpesError], remedy: str) -> An
 def check_numbers(values: Any, place: str, error: type[LpesError], remedy: str) -> None:
     """Refuse parsed JSON with a number that is not finite, or that no float can hold.
 
+    Args:
+        values: The values.
+        place: Source of the values, for messages.
+        error: Class of the error.
+        remedy: The remedy for the user, as a sentence.
+
     Raises:
-        LpesError: There is such a number; of the class ``error``.
+        LpesError: There is such a number. The class is ``error``.
     """
     wrong = _first_wrong_number(values, "")
     if wrong is not None:
@@ -76,7 +82,7 @@ def check_numbers(values: Any, place: str, error: type[LpesError], remedy: str) 
 
 
 def _first_wrong_number(values: Any, place: str) -> tuple[str, Any] | None:
-    """Return the first number that is not finite or that no float can hold, and where it stands."""
+    """Return the place and the value of the first number that is not finite, or that no float can hold."""
     if isinstance(values, (dict, list, tuple)):
         entries = values.items() if isinstance(values, dict) else enumerate(values)
         for key, value in entries:
@@ -96,19 +102,28 @@ def _first_wrong_number(values: Any, place: str) -> tuple[str, Any] | None:
 def parse_yaml(text: str, place: str, error: type[LpesError], remedy: str) -> Any:
     """Parse YAML without tags of Python.
 
+    Args:
+        text: The text.
+        place: Source of the text, for messages.
+        error: Class of the error.
+        remedy: The remedy for the user, as a sentence.
+
+    Returns:
+        The values.
+
     Raises:
-        LpesError: The text is not YAML or is nested too deeply; of the class ``error``.
+        LpesError: The text is not YAML, or is nested too deeply. The class is ``error``.
     """
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as failure:
-        # Impossible dates and endless nesting end in errors that are not YAML's own.
+        # Impossible dates and deep nesting raise errors that are not of the yaml package.
         reason = " ".join(str(failure).split())[:200]
         raise error(f"Expected {place} to be YAML, but it is not: {reason}. {remedy}") from failure
 
 
 def shown(value: Any) -> str:
-    """Return the beginning of what a value looks like; Python refuses to write very long whole numbers."""
+    """Return the beginning of the repr of a value, also for a whole number that Python refuses to write."""
     try:
         text = repr(value)
     except ValueError:
@@ -117,7 +132,7 @@ def shown(value: Any) -> str:
 
 
 def without_halves(values: Any) -> Any:
-    """Return values in which the halves of characters, as in paths that are no UTF-8, stand as their escapes."""
+    """Return values with escapes in place of lone surrogates, which paths that are not UTF-8 contain."""
     if isinstance(values, dict):
         return {without_halves(key): without_halves(value) for key, value in values.items()}
     if isinstance(values, list):

@@ -1,4 +1,4 @@
-"""Where and with what a run was made, so that another can repeat it."""
+"""RunProvenance: the data, model, device, command and versions of a run, with which others can repeat it."""
 
 import platform
 import sys
@@ -11,23 +11,23 @@ _PACKAGES = ("lpes-evo", "torch", "transformers", "numpy", "scipy", "deap", "tok
 
 
 class RunProvenance(Record):
-    """Where and with what a run was made, as under ``provenance`` in its ``config.yaml``.
+    """The data, model, device, command and versions of a run, as under ``provenance`` in its ``config.yaml``.
 
     Attributes:
         config: SHA-256 of the configuration.
-        search_data: SHA-256 of the examples that steer the search.
+        search_data: SHA-256 of the search examples.
         report_data: SHA-256 of the held-out examples.
         weights: SHA-256 of the weights of the model.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         attention: Attention backend.
         device: Kind of device, ``cpu`` or ``cuda``.
-        revision: Revision of the model on the hub that was asked for.
-        device_name: What the maker calls the device; the first runs did not say.
+        revision: Revision on the hub that was asked for.
         n_layers: Number of decoder layers.
         command: The command that started the run.
         versions: Versions of Python and of packages, by name.
-        base: Name of the base model, where the model is an adapter.
-        notes: What was put right while the model was loaded.
+        device_name: Product name of the device; the first runs did not record it.
+        base: Name of the base model if the model is an adapter.
+        notes: Corrections that were made while the model was loaded.
     """
 
     WHAT: ClassVar[str] = "a record of where a run was made"
@@ -50,7 +50,7 @@ class RunProvenance(Record):
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages a result depends on."""
+    """Return the versions of Python and of the packages that a result depends on."""
     return {
         "python": platform.python_version(),
         **{package: metadata.version(package) for package in _PACKAGES},
@@ -64,5 +64,5 @@ def command_line() -> str:
 
 
 def describe(**facts: Any) -> dict[str, Any]:
-    """Return a record of this run: the facts given, the command and the versions."""
+    """Return a record of this run: the given facts, the command and the versions."""
     return {**facts, "command": command_line(), "versions": package_versions()}
