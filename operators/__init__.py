@@ -1,8 +1,8 @@
 """Evolutionary operators for smooth curves over the layers of a model, or over any other order.
 
-A `BezierGenome` holds the control points of a curve, a `CurveSpace` says which are feasible and reads the value
-of each layer. The curve is a Bezier curve, or the linear pieces or cubic spline of the same points. Everything
-works with plain DEAP, and needs NumPy, SciPy and DEAP only; what reads curves alone needs no DEAP either::
+A `BezierGenome` holds the control points of a curve. A `CurveSpace` defines which control points are feasible, and
+gives the value of each layer. The curve is a Bezier curve, or consists of linear pieces or a cubic spline through the
+same points. The operators work with plain DEAP, and need only NumPy, SciPy and DEAP; reading curves needs no DEAP::
 
     import random
     from deap import algorithms, base, tools

@@ -1,4 +1,4 @@
-"""One coordinate of the control points: an interval and the grid on it."""
+"""Axis: one coordinate of the control points, an interval and the grid on it."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Checks of numbers and sequences that come from outside."""
+"""Checks of numbers and sequences that a caller passes."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which curves are feasible: bounds, grid, order and amplitude, and the check of a genome against them."""
+"""CurveConstraints: bounds, grid, order and amplitude of feasible curves, and the check of a genome against them."""
 
 import math
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ XRule = Literal["sorted", "free", "even"]
 
 @dataclass(frozen=True)
 class CurveConstraints:
-    """What makes control points ``(x_k, y_k)`` a feasible curve, and their form as whole grid steps.
+    """The constraints on control points ``(x_k, y_k)`` of a feasible curve, and their form as whole grid steps.
 
-    x runs over the layers from ``x_0 = 0`` to ``x_last = n_layers - 1`` as ``x_rule`` says; y lies within its
-    bounds and on its grid; neighbouring y differ by at most ``max_delta``. The operators work on the indices of
-    the grid values, where all of this is exact. `CurveSpace` is the class to use.
+    x runs over the layers from ``x_0 = 0`` to ``x_last = n_layers - 1`` by the rule ``x_rule``. y lies within its
+    bounds and on its grid, and neighbouring y differ by at most ``max_delta``. The operators work on the indices of
+    the grid values, where these rules are exact. `CurveSpace` is the class to use.
 
     Attributes:
         n_layers: Number of layers, at least 1.
@@ -129,7 +129,7 @@ class CurveConstraints:
         return self.y_axis.whole_steps(self.max_delta)
 
     def violations(self, genome: Sequence[Sequence[float]]) -> list[str]:
-        """Say everything that keeps a genome out of the space.
+        """Return every fault that keeps a genome out of the space.
 
         Args:
             genome: Control points, ``(n_points, 2)``.

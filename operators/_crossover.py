@@ -108,7 +108,7 @@ def cx_mix(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints
 
 
 def check_blend(blend: float) -> None:
-    """Refuse a probability that is none.
+    """Refuse a value that is not a probability.
 
     Raises:
         CurveError: It is not a number from 0 to 1.

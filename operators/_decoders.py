@@ -1,9 +1,10 @@
-"""How control points become one value for each layer: Bezier curves, linear pieces and cubic splines.
+"""Decoder: the value of every layer from control points, by Bezier curves, linear pieces or cubic splines.
 
-All of them are B-splines on clamped, equally spaced knots (Farin, Curves and Surfaces for CAGD, 5th ed., chapter 10):
-of degree 1 they are the pieces between the points, of degree 3 cubic splines, and of the largest degree, without inner
-knots, Bezier curves. So each value is a weighted mean of the y with weights >= 0: it stays within the smallest and the
-largest y, and with sorted x the curve never turns back. A cubic spline of up to 4 points is the Bezier curve.
+All of them are B-splines on clamped, equally spaced knots (Farin, Curves and Surfaces for CAGD, 5th ed., chapter 10).
+Of degree 1 they are the linear pieces between the points. Of degree 3 they are cubic splines. Of the largest degree,
+without inner knots, they are Bezier curves. So each value is a weighted mean of the y with weights >= 0. It stays
+within the smallest and the largest y, and with sorted x the curve never turns back. A cubic spline of up to 4 points is
+the Bezier curve.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ _BESIDE = 1e-9
 
 
 class Decoder(ABC):
-    """Reads the value of every layer off a curve, whatever kind of curve it is."""
+    """The interface of all kinds of curves, which gives the value of every layer."""
 
     @abstractmethod
     def decode(self, points: FloatArray, n_layers: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The root of every error this project raises on purpose."""
+"""LpesError and CurveError: the root of all errors of this project, and the errors of curves."""
 
 
 class LpesError(Exception):

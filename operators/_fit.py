@@ -1,4 +1,4 @@
-"""The feasible curve nearest to given values, such as published scales or those that gradients found."""
+"""`fit_curve`: the feasible curve nearest to given values, such as published scales or those found by gradients."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The fitness of a curve."""
+"""CurveFitness: the fitness of a curve, which refuses values that are not finite."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from lpes_evo.operators._errors import CurveError
 
 
 class CurveFitness(base.Fitness):  # type: ignore[misc]
-    """DEAP's fitness with weights of its own for each instance, and without NaN.
+    """DEAP's fitness with separate weights for each instance, and without NaN.
 
     DEAP keeps the weights on the class, so two searches in one process overwrite each other's direction. It
     also orders NaN above every number, so one failed evaluation would win every selection; here it is

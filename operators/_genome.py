@@ -1,4 +1,4 @@
-"""The genome: the control points of one Bezier curve."""
+"""BezierGenome: the control points of one curve, as an individual of DEAP."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The mutation that knows in which direction the fitness grows."""
+"""`mut_gradient`: a mutation in the direction in which the fitness grows."""
 
 from typing import TYPE_CHECKING
 

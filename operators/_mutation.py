@@ -128,7 +128,7 @@ def mut_mix(
     rates: Sequence[float] = (0.6, 0.2, 0.2),
     finest: float = 1 / 64,
 ) -> Single:
-    """Move a point, shift or tilt; where the one drawn cannot change the curve, the others are tried.
+    """Move a point, shift or tilt; if the mutation that was drawn cannot change the curve, the others are tried.
 
     With all rates positive the curve changes unless it is the only one of the space.
 
@@ -179,7 +179,7 @@ def check_rates(rates: Sequence[float]) -> None:
 
 
 def check_finest(finest: float) -> None:
-    """Refuse a smallest reach that is no share of the axis.
+    """Refuse a smallest reach that is not a share of the axis.
 
     Raises:
         CurveError: It is not in (0, 1].

@@ -1,4 +1,4 @@
-"""The nearest feasible grid points, exactly."""
+"""The nearest feasible grid points, found exactly by dynamic programming."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,12 +13,10 @@ def nearest_indices(
 ) -> list[int]:
     """Minimise the sum of squared distances to targets over whole numbers with bounded differences.
 
-    The objective is L-natural convex (separable convex, bounds, bounds on differences), so the scaling
-    algorithm is
-    exact: a minimiser over multiples of 2s lies within ``n_points`` steps of size s of a minimiser over
-        multiples of s
-    (Murota, Discrete Convex Analysis, 2003, theorem 7.18). Each scale is solved by dynamic programming along
-    the curve. The cost grows with the logarithm of the grid size, so the same code serves continuous axes.
+    The objective is L-natural convex (separable convex, bounds, bounds on differences), so the scaling algorithm is
+    exact: a minimiser over multiples of 2s lies within ``n_points`` steps of size s of a minimiser over multiples of s
+    (Murota, Discrete Convex Analysis, 2003, theorem 7.18). Each scale is solved by dynamic programming along the curve.
+    The cost grows with the logarithm of the grid size, so the same code serves continuous axes.
 
     Args:
         targets: Exact target of each number, ``(n_points,)``.
@@ -27,7 +25,7 @@ def nearest_indices(
         rise: Smallest and largest difference ``value[k + 1] - value[k]``.
 
     Returns:
-        The minimiser, ``(n_points,)``; where two are equally near, the one found is the same every time.
+        The minimiser, ``(n_points,)``; among equally near ones the choice is always the same.
     """
     freely = [min(max(round(target), low), high) for target, (low, high) in zip(targets, bounds, strict=True)]
     if all(rise[0] <= after - before <= rise[1] for before, after in pairwise(freely)):

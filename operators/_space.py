@@ -1,4 +1,4 @@
-"""The space of curves that a search runs over."""
+"""CurveSpace: the space of curves that a search runs over."""
 
 import dataclasses
 import math
@@ -168,7 +168,7 @@ class CurveSpace(CurveConstraints):
         return fit_curve(values, self, weights)
 
     def decode(self, genomes: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Read the value of every layer off many curves at once.
+        """Return the value of every layer for many curves at once.
 
         Each layer h gets B_y(t) with B_x(t) = h, where B is the curve of the points. The values of a curve do not
         depend on the others in the call, and lie within its smallest and largest y.
@@ -190,7 +190,7 @@ class CurveSpace(CurveConstraints):
         return self._values(points)
 
     def draw(self, curves: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Read the value of every layer off curves that need not lie within the bounds of this space.
+        """Return the value of every layer for curves that need not lie within the bounds of this space.
 
         It is `decode` for points that were not bred in this space, such as those of a file.
 
