@@ -1,8 +1,8 @@
 """Evolutionary operators for smooth curves over the layers of a model, or over any other order.
 
 A `BezierGenome` holds the control points of a curve. A `CurveSpace` defines which control points are feasible, and
-gives the value of each layer. The curve is a Bezier curve, or consists of linear pieces or a cubic spline through the
-same points. The operators work with plain DEAP, and need only NumPy, SciPy and DEAP; reading curves needs no DEAP::
+gives the value of each layer. The curve is a Bezier curve, or the linear pieces or the cubic spline of the same control
+points. The operators work with plain DEAP, and need only NumPy, SciPy and DEAP; reading curves needs no DEAP::
 
     import random
     from deap import algorithms, base, tools

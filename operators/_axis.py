@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-# A continuous axis is a grid of 2^32 steps, far finer than the float32 angles of a model can tell. So every
-# operator is exact integer arithmetic, on and off the grid, and no rounding error can leave the space.
+# A continuous axis is a grid of 2^32 steps, far finer than the float32 angles of a model can resolve. So every operator
+# is exact integer arithmetic, with and without a grid, and no rounding error can leave the space.
 _CONTINUOUS_STEPS = 2**32
 # Sums like 0.5 + 0.02 * 33 carry rounding errors; at 12 decimals equal grid values are equal floats.
 _GRID_DECIMALS = 12
@@ -58,10 +58,10 @@ class Axis:
         return [low + index * step if index < last else high for index in indices]
 
     def indices(self, values: Iterable[float]) -> list[int]:
-        """Return the indices of some values; between the grid values of a continuous axis, the nearest.
+        """Return the indices of some values; on a continuous axis a value gets the index of the nearest grid value.
 
         Raises:
-            KeyError: The axis is not continuous and a value is not one of the grid.
+            KeyError: The axis is not continuous, and a value is not on the grid.
         """
         if not self.continuous:
             return [self._index_of[value] for value in values]
@@ -83,12 +83,12 @@ class Axis:
         return self.low <= value <= self.high if self.continuous else value in self._index_of
 
     def whole_steps(self, distance: float) -> int:
-        """Return how many steps a distance spans; on a continuous axis rounded up, at most ``n_steps``."""
+        """Return the number of steps of a distance, at most ``n_steps``; on a continuous axis it is rounded up."""
         steps = distance / self.step
         return min(math.ceil(steps) if self.continuous else round(steps), self.n_steps)
 
 
 def on_grid(value: float) -> float:
-    """Return the one float that stands for a grid value, however it was computed."""
-    # Adding zero turns -0.0 into 0.0, so that equal values also print alike.
+    """Return the float that represents a grid value, however the value was computed."""
+    # Adding zero turns -0.0 into 0.0, so that equal values also print the same.
     return round(value, _GRID_DECIMALS) + 0.0

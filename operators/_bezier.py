@@ -37,7 +37,7 @@ def bernstein(t: npt.ArrayLike, n_points: int) -> FloatArray:
 def de_casteljau(coefficients: npt.ArrayLike, t: npt.ArrayLike) -> FloatArray:
     """Evaluate one coordinate of a Bezier curve by repeated linear interpolation.
 
-    The slow and stable reference for the faster evaluation inside `decode_points` (Farin, chapter 4).
+    This is the slow and stable reference for the faster evaluation inside `decode_points` (Farin, chapter 4).
 
     Args:
         coefficients: One coordinate of the control points, ``(n_points,)``.
@@ -74,9 +74,8 @@ def decode_points(points: FloatArray, n_layers: int) -> FloatArray:
         # Relative to the first point, a constant curve gives its constant without a rounding error.
         rows = y[:, :1] + _evaluate(y - y[:, :1], t)
 
-        # The convex hull property holds for exact numbers; this takes back rounding errors of the last digit.
+        # The convex hull property holds for exact numbers. Clipping removes rounding errors in the last digit.
         np.clip(rows, y.min(axis=1, keepdims=True), y.max(axis=1, keepdims=True), out=rows)
-
         if n_layers > 1:
             rows[:, -1] = y[:, -1]
 
@@ -142,7 +141,7 @@ def _solve(x: FloatArray, layers: FloatArray) -> FloatArray:
         done |= np.abs(step) <= _EPSILON
         newton = t - step
 
-        # Written so that a step of NaN or infinity counts as useless.
+        # These comparisons are false for a step of NaN or infinity, which is useless.
         useful = (newton > low) & (newton < high) & (np.abs(step) <= 0.5 * step_before)
         proposal = np.where(useful, newton, 0.5 * (low + high))
         np.copyto(proposal, t, where=done)

@@ -45,8 +45,8 @@ class CurveConstraints:
             kept to a 2^32nd of the interval.
         max_delta: Largest difference of the values of neighbouring control points.
         x_step: Grid step of the layer coordinate; ``None`` for a continuous one.
-        curve: What the points draw: a ``bezier`` curve, ``linear`` pieces from point to point, or a cubic ``spline``,
-            see `lpes_evo.operators._decoders`.
+        curve: Kind of the curve: a ``bezier`` curve, ``linear`` pieces from point to point, or a cubic ``spline``, see
+            `lpes_evo.operators._decoders`.
         x_rule: ``sorted`` x do not decrease, so that the curve never turns back; ``free`` x may lie in any order, and
             a layer takes the first place where the curve reaches it; ``even`` x are equally spaced and do not move.
     """
@@ -148,7 +148,6 @@ class CurveConstraints:
             for gene, point in enumerate(genome)
             if not _is_finite_pair(point)
         ]
-
         if broken:
             return broken
 
@@ -179,7 +178,7 @@ class CurveConstraints:
         return broken
 
     def contains(self, genome: Sequence[Sequence[float]]) -> bool:
-        """Return whether a genome is feasible; `check` and `violations` say what is broken."""
+        """Return whether a genome is feasible; `check` and `violations` name the faults."""
         return not self.violations(genome)
 
     def check(self, genome: Sequence[Sequence[float]]) -> None:
@@ -239,13 +238,13 @@ class CurveConstraints:
         return list(zip(self.x_axis.values(xs), self.y_axis.values(ys), strict=True))
 
     def arrange(self, inner: Sequence[int]) -> list[int]:
-        """Return the indices of all x for those of the inner points, as ``x_rule`` wants them.
+        """Return the indices of all x for those of the inner points, arranged by ``x_rule``.
 
         Args:
             inner: Indices on the x axis, ``(n_points - 2,)``.
 
         Returns:
-            The indices, ``(n_points,)``: sorted, as they are, or equally spaced whatever is given.
+            The indices, ``(n_points,)``: sorted, unchanged, or equally spaced whatever the arguments are.
         """
         if self.x_rule == "even":
             return self.even_xs()
@@ -265,7 +264,7 @@ def _is_finite_pair(point: object) -> bool:
 
 
 def _off_axis(axis: Axis, gene: int, name: str, value: float, low_name: str, high_name: str) -> list[str]:
-    """Say how a coordinate leaves its axis; empty if it does not."""
+    """Return a phrase on how a coordinate leaves its axis; empty if it does not."""
     where = f"gene {gene} has {name} = {value}"
     if value < axis.low:
         return [f"{where}, below {low_name}{'' if low_name == '0' else f' = {axis.low}'}"]

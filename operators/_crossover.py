@@ -16,10 +16,10 @@ Pair = tuple[BezierGenome, BezierGenome]
 def cx_blend(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints) -> Pair:
     """Mix two curves by a convex combination with one weight per axis.
 
-    The arithmetic crossover of Michalewicz (Genetic Algorithms + Data Structures = Evolution Programs, 1992).
-    The feasible set is convex, and one weight for all points keeps differences convex, too. Rounding to the
-    grid is monotone and commutes with adding whole steps, so order, bounds and amplitude survive it. The
-    second child gets what the first one lacks: the sum of the two is that of the parents.
+    This is the arithmetic crossover of Michalewicz (Genetic Algorithms + Data Structures = Evolution Programs, 1992).
+    The feasible set is convex, and one weight for all points also keeps differences convex. Rounding to the grid is
+    monotone and commutes with adding whole steps, so it preserves order, bounds and amplitude. The second child is the
+    sum of the parents minus the first child.
 
     Draws ``random.getrandbits`` twice.
 
@@ -45,9 +45,8 @@ def cx_blend(first: BezierGenome, second: BezierGenome, *, space: CurveConstrain
 def cx_splice(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints) -> Pair:
     """Exchange the tails of two curves behind a junction where both children are feasible.
 
-    The junction is drawn from those that keep order and amplitude at the seam of both children. Where there
-    is none, the curves exchange all their y and keep their x, which is always feasible because no constraint
-    ties x to y.
+    The junction is drawn from those that keep order and amplitude at the seam of both children. If there is none, the
+    curves exchange all their y and keep their x. This is always feasible, because no constraint links x to y.
 
     Draws ``random.choice`` once.
 
@@ -100,7 +99,7 @@ def cx_mix(first: BezierGenome, second: BezierGenome, *, space: CurveConstraints
         Both individuals.
 
     Raises:
-        CurveError: A parent is not feasible, or ``blend`` is no probability.
+        CurveError: A parent is not feasible, or ``blend`` is not a probability.
     """
     check_blend(blend)
     cross = cx_blend if random.random() < blend else cx_splice

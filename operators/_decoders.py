@@ -65,23 +65,24 @@ class Decoder(ABC):
         """Return the derivatives of `basis` in the parameter, ``(..., n_points)``."""
 
     def jacobian(self, points: FloatArray, n_layers: int) -> tuple[FloatArray, FloatArray]:
-        """Return how the value of every layer changes with the control points of one curve.
+        """Return the derivatives of the value of every layer with respect to the control points of one curve.
 
-        The value is B_y(t) with B_x(t) = layer. So in y it changes by the weight b_k(t), and in x, by the theorem of
-        the implicit function, by ``-b_k(t) B_y'(t) / B_x'(t)``.
+        The value is B_y(t) with B_x(t) = layer. So its derivative in y_k is the weight b_k(t). By the implicit function
+        theorem, its derivative in x_k is ``-b_k(t) B_y'(t) / B_x'(t)``.
 
         Args:
             points: Control points, ``(n_points, 2)``.
             n_layers: Number of layers.
 
         Returns:
-            The derivatives in y and those in x, each ``(n_layers, n_points)``. The first and the last x are pinned, so
-            theirs are 0, as are those in x where the curve stands upright.
+            The derivatives in y and in x, each ``(n_layers, n_points)``. Derivatives in the first and the last x, which
+            are pinned, are 0, and so are those in x where the curve is vertical.
         """
         x, y = points.T
         t = self.parameters(x[None], n_layers)[0]
         weights, slopes = self.basis(t), self.slopes(t)
         run, rise = slopes @ x, slopes @ y
+
         is_upright = np.abs(run) <= _EPSILON * max(1.0, x[-1])
         steepness = np.where(is_upright, 0.0, rise / np.where(is_upright, 1.0, run))
         in_x = -steepness[:, None] * weights
@@ -90,7 +91,7 @@ class Decoder(ABC):
 
 
 class BezierDecoder(Decoder):
-    """Bezier curves that never turn back, see `lpes_evo.operators._bezier`.
+    """The decoder of Bezier curves that never turn back, see `lpes_evo.operators._bezier`.
 
     Args:
         n_points: Number of control points.
@@ -112,17 +113,20 @@ class BezierDecoder(Decoder):
         return bernstein(t, self._n_points)
 
     def slopes(self, t: FloatArray) -> FloatArray:
-        """Return their derivatives, differences of the weights of one degree less (Farin, chapter 5)."""
+        """Return the derivatives of the Bernstein weights, as differences of weights of one degree less.
+
+        Source: Farin, chapter 5.
+        """
         below = np.pad(bernstein(t, self._n_points - 1), [(0, 0)] * np.ndim(t) + [(1, 1)])
         slopes: FloatArray = (self._n_points - 1) * -np.diff(below, axis=-1)
         return slopes
 
 
 class SplineDecoder(Decoder):
-    """B-splines of any degree; those that turn back are read where they first reach a layer.
+    """The decoder of B-splines of any degree; a curve that turns back is read where it first reaches a layer.
 
-    The first place is looked for on 256 equally spaced parameters and the knots, so a turn between two of them is not
-    seen. The end layers are the end points.
+    The first place is searched on 256 equally spaced parameters and the knots, so a turn between two of them is missed.
+    The first and the last layer get the end points.
 
     Args:
         n_points: Number of control points.
@@ -130,7 +134,7 @@ class SplineDecoder(Decoder):
     """
 
     def __init__(self, n_points: int, degree: int) -> None:
-        # Slow to import, and the default curve does without.
+        # The import is slow, and the default curve does not need it.
         from scipy.interpolate import BSpline
 
         breaks = np.linspace(0, 1, n_points - degree + 1)
@@ -138,7 +142,8 @@ class SplineDecoder(Decoder):
         self._splines: Any = BSpline(knots, np.eye(n_points), degree)
         self._degree = degree
         self._n_points = n_points
-        # Between its knots a curve of degree 1 is straight: nothing is to be looked for there.
+
+        # Between its knots a curve of degree 1 is straight, and has no turn to search for.
         searched = breaks if degree == 1 else np.union1d(breaks, np.linspace(0, 1, _N_SEARCHED + 1))
         self._searched = searched
         self._basis_searched = self.basis(searched)
@@ -181,16 +186,18 @@ class SplineDecoder(Decoder):
     def _solve(self, x: FloatArray, layers: FloatArray) -> FloatArray:
         """Solve B_x(t) = layer for the inner layers by regula falsi in its Illinois form.
 
-        That is the secant rule with a bracket, in which an end that has stayed for two steps counts half (Dowell and
-        Jarratt, A modified regula falsi method, BIT 11, 1971).
+        This is the secant rule with a bracket, in which the value at an end that has stayed for two steps is halved
+        (Dowell and Jarratt, A modified regula falsi method, BIT 11, 1971).
         """
         reached = x @ self._basis_searched.T
         furthest = np.maximum.accumulate(reached, axis=1)
         after = np.array([np.searchsorted(row, layers) for row in furthest], dtype=np.intp)
         after = np.clip(after.reshape(len(x), len(layers)), 1, len(self._searched) - 1)
+
         rows = np.arange(len(x))[:, None]
         low, high = self._searched[after - 1], self._searched[after]
         below, above = reached[rows, after - 1] - layers, reached[rows, after] - layers
+
         noise = self._n_points * _EPSILON * x[:, -1:]
         t = high
         side = np.zeros(t.shape, dtype=np.int8)
@@ -206,8 +213,10 @@ class SplineDecoder(Decoder):
             inside = (proposal > low) & (proposal < high)
             proposal = np.where(inside, proposal, 0.5 * (low + high))
             t = np.where(done, t, proposal)
+
             value = np.einsum("nlk,nk->nl", self.basis(t), x) - layers
             done |= (np.abs(value) <= noise) | (high - low <= _EPSILON)
+
             is_below = value < 0
             above = np.where(is_below & (side == -1), 0.5 * above, above)
             below = np.where(~is_below & (side == 1), 0.5 * below, below)
@@ -219,7 +228,7 @@ class SplineDecoder(Decoder):
 
 
 def make_decoder(curve: str, n_points: int, *, turns_back: bool) -> Decoder:
-    """Return what reads a kind of curve.
+    """Return the decoder of a kind of curve.
 
     Args:
         curve: ``bezier``, ``linear`` or ``spline``.

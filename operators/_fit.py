@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Where the inner x start: evenly, towards the first layers, and towards the last.
+# Starts of the inner x: evenly spaced, crowded towards the first layers, and crowded towards the last.
 _CROWDINGS = (1.0, 2.0, 0.5)
 _MAX_ITERATIONS = 200
 _EXACT = 1e-24
@@ -26,10 +26,10 @@ def fit_curve(values: npt.ArrayLike, space: "CurveSpace", weights: Sequence[floa
     """Return the feasible genome whose curve is nearest to given values in the least-squares sense.
 
     The sum over layers of squared differences is minimised over x and y by sequential quadratic programming (Kraft,
-    DFVLR-FB 88-28, 1988) under bounds, order and amplitude, from three arrangements of x; each solution is moved to
-    the grid, and on it to better neighbours while there are any. The best of the three is returned. The problem is
-    convex in y but not in x, so another x may be nearer still; with x that do not move only the grid is between this
-    and the nearest of all.
+    DFVLR-FB 88-28, 1988) under bounds, order and amplitude, from three arrangements of x. Each solution is moved to
+    the grid, and then to better neighbours on the grid while there are any. The best of the three is returned. The
+    problem is convex in y but not in x, so a curve with other x may be nearer still. With x that do not move, only the
+    grid separates the result from the optimum.
 
     Draws nothing.
 
@@ -51,6 +51,7 @@ def fit_curve(values: npt.ArrayLike, space: "CurveSpace", weights: Sequence[floa
         candidates.append(_polished(space, genome, target))
         if candidates[-1][0] <= _EXACT:
             break
+
     _, best = min(candidates, key=lambda candidate: candidate[0])
     return BezierGenome(best, weights)
 
@@ -83,7 +84,8 @@ def _start(space: "CurveSpace", crowding: float, target: FloatArray) -> FloatArr
     if crowding != 1.0:
         x = x[-1] * np.linspace(0, 1, space.n_points) ** crowding
     in_y, _ = space.jacobian(np.column_stack([x, np.ones_like(x)]))
-    # Relative to the mean, points that no layer tells anything of get the mean.
+
+    # The system is solved relative to the mean, so that points without influence on any layer get the mean.
     centre = target.mean()
     y = centre + np.linalg.lstsq(in_y, target - centre, rcond=None)[0]
     return np.array(space.nearest(np.column_stack([x, y]).tolist()))
@@ -94,7 +96,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
     if _error(space, start[None], target)[0] <= _EXACT:
         return start.tolist()  # type: ignore[no-any-return]
 
-    # Slow to import, and only fits need it.
+    # The import is slow, and only fits need it.
     from scipy.optimize import LinearConstraint, minimize
 
     n_points, x_last = space.n_points, space.x_axis.high
@@ -145,7 +147,7 @@ def _improved(space: "CurveSpace", start: FloatArray, target: FloatArray) -> lis
 
 
 def _polished(space: "CurveSpace", genome: BezierGenome, target: FloatArray) -> tuple[float, BezierGenome]:
-    """Go to the nearest neighbour on the grid while it is nearer to the target; return the squared error, too."""
+    """Move to the best neighbour on the grid while it is nearer to the target, and return the squared error as well."""
     best = float(_error(space, np.array([genome]), target)[0])
     moves = _moves(space)
     for _ in range(_MAX_ITERATIONS if len(moves) else 0):
@@ -171,8 +173,8 @@ def _polished(space: "CurveSpace", genome: BezierGenome, target: FloatArray) -> 
 def _moves(space: "CurveSpace") -> IntArray:
     """Return the steps to the neighbours of a genome, as x and y indices side by side, ``(n, 2 * n_points)``.
 
-    One point moves by one or two steps, two neighbouring points move together or against each other, or all rise or
-    fall; on continuous axes nothing moves, for there is no grid to make up for.
+    One point moves by one or two steps, two neighbouring points move together or against each other, or all points rise
+    or fall. On a continuous axis nothing moves, since there is no rounding to the grid to improve on.
     """
     n_points = space.n_points
     rows = []

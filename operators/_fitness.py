@@ -14,9 +14,8 @@ from lpes_evo.operators._errors import CurveError
 class CurveFitness(base.Fitness):  # type: ignore[misc]
     """DEAP's fitness with separate weights for each instance, and without NaN.
 
-    DEAP keeps the weights on the class, so two searches in one process overwrite each other's direction. It
-    also orders NaN above every number, so one failed evaluation would win every selection; here it is
-    refused.
+    DEAP keeps the weights on the class, so two searches in one process would overwrite each other's direction. DEAP
+    also orders NaN above every number, so one failed evaluation would win every selection. This class refuses NaN.
 
     Attributes:
         weights: One factor per objective: positive to maximise, negative to minimise, ``(n_objectives,)``.
@@ -37,11 +36,13 @@ class CurveFitness(base.Fitness):  # type: ignore[misc]
             self.weights = tuple(float(weight) for weight in weights)
         except (OverflowError, TypeError, ValueError):
             self.weights = ()
+
         if not self.weights or not all(math.isfinite(weight) and weight for weight in self.weights):
             raise CurveError(
                 f"Expected weights to be finite numbers other than zero, but got {shown(weights)}. "
                 "Give a sequence, with 1.0 to maximise and -1.0 to minimise."
             )
+
         super().__init__(values)
 
     def _set_values(self, values: Sequence[float]) -> None:
@@ -83,7 +84,7 @@ def _finite(value: Any, weight: float) -> float:
         CurveError: The value is complex, not a number, or not finite.
     """
     try:
-        # NumPy would drop the imaginary part with no more than a warning; float() reads text.
+        # NumPy would drop the imaginary part with only a warning, and float() would read text.
         weighted = math.nan if np.iscomplexobj(value) or isinstance(value, str) else float(value) * weight
     except (OverflowError, TypeError, ValueError):
         weighted = math.nan

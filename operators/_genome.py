@@ -16,9 +16,9 @@ Point = tuple[float, float]
 class BezierGenome(list[Point]):
     """A list of control points ``(x, y)`` with a DEAP fitness.
 
-    It is a plain module-level class, so spawned workers can unpickle it, and a plain list of immutable
-    tuples, so DEAP's hall of fame can compare it and no two genomes share a part that changes. Two genomes
-    are equal when their points are.
+    A genome is of a plain module-level class, so spawned workers can unpickle it. It is a plain list of immutable
+    tuples, so DEAP's hall of fame can compare it, and no two genomes share a mutable part. Two genomes are equal if
+    their points are equal.
 
     Attributes:
         fitness: The fitness, invalid until its values are set.
@@ -34,8 +34,8 @@ class BezierGenome(list[Point]):
             weights: Weights of the fitness, ``(n_objectives,)``.
 
         Raises:
-            CurveError: The points are no sequence or fewer than two, a point is not a pair of finite numbers,
-                or a weight is zero or not finite.
+            CurveError: The points are not a sequence or fewer than two, a point is not a pair of finite numbers, or a
+                weight is zero or not finite.
         """
         if not isinstance(points, Iterable):
             raise CurveError(
@@ -48,23 +48,23 @@ class BezierGenome(list[Point]):
 
     @property
     def key(self) -> str:
-        """The content as text, equal for equal genomes in every process; for caches and journals."""
+        """The content as text for caches and journals, which is equal for equal genomes in every process."""
         return ";".join(f"{float(x) + 0.0!r},{float(y) + 0.0!r}" for x, y in self)
 
     def to_json(self) -> str:
-        """Return the control points as a JSON array of pairs; the fitness is left out."""
+        """Return the control points as a JSON array of pairs, without the fitness."""
         return json.dumps([[float(x), float(y)] for x, y in self], allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str, weights: Sequence[float] = (1.0,)) -> "BezierGenome":
-        """Read what `to_json` wrote.
+        """Return the genome that `to_json` wrote.
 
         Args:
             text: JSON array of pairs.
             weights: Weights of the fitness, ``(n_objectives,)``.
 
         Returns:
-            A genome equal to the one written. Whether it fits a space tells `CurveSpace.check`.
+            A genome equal to the one written. `CurveSpace.check` checks whether it fits a space.
 
         Raises:
             CurveError: The text is not JSON, not an array of at least two pairs of finite numbers, or a
@@ -89,7 +89,7 @@ class BezierGenome(list[Point]):
     def __deepcopy__(self, memo: dict[int, Any]) -> "BezierGenome":
         """Return an independent genome with all attributes, such as DEAP's ``history_index``.
 
-        This is what ``toolbox.clone`` calls for every offspring; the points are immutable and can be shared.
+        ``toolbox.clone`` calls this method for every offspring. The points are immutable and can be shared.
         """
         clone = self.__class__.__new__(self.__class__)
         memo[id(self)] = clone

@@ -18,17 +18,18 @@ def mut_gradient(
 ) -> Single:
     """Move all control points in the direction in which the fitness grows fastest, by a feasible step.
 
-    The gradient with respect to the values of the layers becomes one with respect to the control points by the
-    Jacobian of the decoded curve. With both axes measured as shares of their length, the points go along it until the
-    one that moves most has gone its share, which is drawn log-uniformly from ``finest`` to 1 as in `mut_point`; then
-    they go to the nearest feasible genome, which is the step of projected gradient ascent (Bertsekas, Nonlinear
-    Programming, 3rd ed., section 3.3). A step that the grid or a bound swallows is doubled until it shows.
+    The Jacobian of the decoded curve turns the gradient with respect to the values of the layers into one with respect
+    to the control points. Both axes are measured as shares of their length. The points move along the gradient until
+    the point that moves most has moved by a share, which is drawn log-uniformly from ``finest`` to 1 as in `mut_point`.
+    Then they are moved to the nearest feasible genome. This is a step of projected gradient ascent (Bertsekas,
+    Nonlinear Programming, 3rd ed., section 3.3). If the grid or a bound cancels the step, it is doubled until the curve
+    changes.
 
     Draws ``random.random`` once.
 
     Args:
-        individual: The curve, changed in place; unchanged only if no step of at most the length of an axis shows,
-            such as where the gradient is 0.
+        individual: The curve, changed in place; unchanged only if no step up to the length of an axis changes it, for
+            example if the gradient is 0.
         space: The curve space.
         gradient: Derivative of the fitness in the value of each layer, ``(n_layers,)``.
         finest: Smallest step as share of the axis, in (0, 1].
@@ -43,11 +44,12 @@ def mut_gradient(
     slopes = layer_values("derivatives", gradient, space.n_layers)
     space.check(individual)
     share = draw_share(finest)
+
     points = np.array(individual)
     lengths = np.array([space.x_axis.high, space.y_axis.high - space.y_axis.low])
     in_y, in_x = space.jacobian(points)
 
-    # Relative to the largest, so that products cannot overflow.
+    # Slopes are taken relative to the largest, so that products cannot overflow.
     slopes = slopes / (np.abs(slopes).max() or 1.0)
     ascent = np.column_stack([slopes @ in_x, slopes @ in_y]) * lengths
     furthest = np.abs(ascent).max()

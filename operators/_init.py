@@ -13,8 +13,8 @@ from lpes_evo.operators._genome import BezierGenome
 def init_random_walk(space: CurveConstraints, weights: Sequence[float] = (1.0,)) -> BezierGenome:
     """Draw a genome whose y is a walk with steps inside the amplitude bound.
 
-    The first y is uniform over the whole interval, each further one uniform over the part of the interval
-    within ``max_delta`` of the one before; the inner x are uniform draws, arranged as ``x_rule`` says.
+    The first y is uniform over the whole interval. Each further y is uniform over the part of the interval within
+    ``max_delta`` of the y before it. The inner x are uniform draws, arranged by ``x_rule``.
 
     Draws ``random.randint`` once per control point and once per inner control point.
 
@@ -41,9 +41,9 @@ def init_quasi_random(
 ) -> list[BezierGenome]:
     """Spread genomes evenly by a scrambled Halton sequence.
 
-    Each point of the sequence is turned into a walk as in `init_random_walk`, its coordinates taking the
-    place of the random draws (Owen, A randomized Halton algorithm in R, 2017). Halton, unlike Sobol, needs no
-    power of two.
+    Each point of the sequence becomes a walk as in `init_random_walk`, with its coordinates in place of the random
+    draws (Owen, A randomized Halton algorithm in R, 2017). Unlike a Sobol sequence, a Halton sequence needs no power of
+    two as its length.
 
     Draws nothing from ``random``; the scrambling comes from ``seed``.
 
@@ -62,7 +62,7 @@ def init_quasi_random(
     n = whole("n", n, 0)
     seed = whole("seed", seed, 0)
 
-    # scipy.stats takes longer to import than all the rest together, and nothing else here needs it.
+    # The import of scipy.stats takes longer than everything else together, and nothing else here needs it.
     from scipy.stats import qmc
 
     n_points, x_last, y_last, rise = (
@@ -79,6 +79,7 @@ def init_quasi_random(
         ys_shares, xs_shares = row[1:n_points], row[n_points:]
         for share in ys_shares:
             ys.append(_pick(share, max(0, ys[-1] - rise), min(y_last, ys[-1] + rise)))
+
         inner = [_pick(share, 0, x_last) for share in xs_shares]
         genomes.append(BezierGenome(space.points(space.arrange(inner), ys), weights))
 
@@ -117,7 +118,7 @@ def init_constants(space: CurveConstraints, n: int, weights: Sequence[float] = (
         weights: Weights of the fitness, ``(n_objectives,)``.
 
     Returns:
-        ``n`` different feasible genomes, or one for each value where the grid has fewer; a single one has the
+        ``n`` different feasible genomes, or one for each value if the grid has fewer values. A single genome has the
         middle value.
 
     Raises:

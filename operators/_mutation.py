@@ -15,11 +15,10 @@ Single = tuple[BezierGenome]
 def mut_point(individual: BezierGenome, *, space: CurveConstraints, finest: float = 1 / 64) -> Single:
     """Move one control point inside the rectangle that its neighbours and the bounds leave it.
 
-    The rectangle is never empty, because it holds the point itself. The point, among those that can move, and
-    its new place, among all but the old one, are uniform. The rectangle is cut to a reach around the old
-    place, whose share of the axis is drawn log-uniformly from ``finest`` to 1: coarse and fine moves in one
-    operator, as in the breeder genetic algorithm (Muehlenbein and Schlierkamp-Voosen, Evolutionary
-    Computation 1(1), 1993).
+    The rectangle is never empty, because it holds the point itself. The point is uniform among those that can move, and
+    its new place is uniform among all but the old one. The rectangle is cut to a reach around the old place. The reach,
+    as a share of the axis, is drawn log-uniformly from ``finest`` to 1. So one operator makes coarse and fine moves, as
+    in the breeder genetic algorithm (Muehlenbein and Schlierkamp-Voosen, Evolutionary Computation 1(1), 1993).
 
     Draws ``random.random`` once, ``random.randrange`` once for each point tried, in random order until
     one can move, and once for its place.
@@ -202,6 +201,7 @@ def _rectangle(
     high = min(space.y_axis.n_steps, ys[k] + reach, min(neighbours) + space.max_rise)
     if k in (0, last) or space.x_rule == "even":
         return range(xs[k], xs[k] + 1), range(low, high + 1)
+
     reach = _reach(share, space.x_axis.n_steps)
     before, after = (0, space.x_axis.n_steps) if space.x_rule == "free" else (xs[k - 1], xs[k + 1])
     left, right = max(before, xs[k] - reach), min(after, xs[k] + reach)

@@ -18,7 +18,7 @@ from lpes_evo.operators._decoders import Decoder, make_decoder
 from lpes_evo.operators._errors import CurveError
 from lpes_evo.operators._nearest import nearest_indices
 
-# Curves are read without DEAP, so that whoever uses a result needs no search library; genomes are made with it.
+# Curves are read without DEAP, so that the use of a result needs no search library. Only genomes need DEAP.
 if TYPE_CHECKING:
     from deap import base
 
@@ -44,11 +44,11 @@ class CurveSpace(CurveConstraints):
 
     @cached_property
     def n_curves(self) -> int | float:
-        """Upper bound on the number of different curves; ``math.inf`` where an axis that matters is continuous.
+        """Upper bound on the number of different curves; ``math.inf`` if an axis that matters is continuous.
 
-        Exact where every curve is constant (``max_delta`` is 0 or there is one value), whatever the x: with
-        ``y_min == y_max`` it is 1. Elsewhere genomes are counted, and two of them can give the same values at
-        the layers, so a search that counts different values may never reach it.
+        The bound is exact if every curve is constant (``max_delta`` is 0 or there is one value), whatever the x. With
+        ``y_min == y_max`` it is 1. Otherwise the bound counts genomes. Two genomes can give the same values at the
+        layers, so a search that counts different values may never reach the bound.
         """
         if self.max_rise == 0 and (not self.y_axis.continuous or self.y_axis.n_steps == 0):
             return self.y_axis.n_steps + 1
@@ -80,7 +80,7 @@ class CurveSpace(CurveConstraints):
         return self.y_axis.contains(1.0)
 
     def free(self) -> "CurveSpace":
-        """Return the space with a value of its own for every layer, within the same bounds and on the same grid."""
+        """Return the space with a separate value for every layer, within the same bounds and on the same grid."""
         return dataclasses.replace(
             self,
             n_points=max(2, self.n_layers),
@@ -96,7 +96,7 @@ class CurveSpace(CurveConstraints):
         return dataclasses.replace(self, x_step=x_step, y_step=None)
 
     def genome(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> "BezierGenome":
-        """Make a genome from control points of your own, such as a start of the search.
+        """Return a genome with given control points, such as a start of the search.
 
         Args:
             points: Control points, ``(n_points, 2)``.
@@ -116,10 +116,10 @@ class CurveSpace(CurveConstraints):
         return genome
 
     def nearest(self, points: Sequence[Sequence[float]], weights: Sequence[float] = (1.0,)) -> "BezierGenome":
-        """Return the feasible genome nearest to control points given from outside.
+        """Return the feasible genome nearest to given control points.
 
-        Nearest means the smallest sum of squared differences of the coordinates, over all genomes of the
-        space; x and y are independent of each other. On a continuous axis it is exact to one 2^32nd of the
+        The nearest genome has the smallest sum of squared differences of the coordinates among all genomes of the
+        space. x and y are independent of each other. On a continuous axis the result is exact to one 2^32nd of the
         interval.
 
         Args:
@@ -180,9 +180,9 @@ class CurveSpace(CurveConstraints):
             The values, ``(n, n_layers)``, within ``y_min`` and ``y_max``.
 
         Raises:
-            CurveError: The shape is wrong, or the x of a curve do not run from 0 to ``n_layers - 1``, without
-                decreasing unless ``x_rule`` is ``free``, a number is not finite, or a y lies outside of ``y_min`` and
-                ``y_max``. Grid and amplitude are not looked at; `check` does.
+            CurveError: The shape is wrong; the x of a curve do not run from 0 to ``n_layers - 1``, or decrease although
+                ``x_rule`` is not ``free``; a number is not finite; or a y lies outside of ``y_min`` and ``y_max``. Grid
+                and amplitude are checked by `check` alone.
         """
         points = self._decodable(genomes)
         self._refuse_out_of_bounds(points)
@@ -192,7 +192,7 @@ class CurveSpace(CurveConstraints):
     def draw(self, curves: Sequence[Sequence[Sequence[float]]] | npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the value of every layer for curves that need not lie within the bounds of this space.
 
-        It is `decode` for points that were not bred in this space, such as those of a file.
+        This is `decode` for points that do not come from a search in this space, such as those of a file.
 
         Args:
             curves: Control points, ``(n, n_points, 2)``.
@@ -201,7 +201,7 @@ class CurveSpace(CurveConstraints):
             The values, ``(n, n_layers)``.
 
         Raises:
-            CurveError: As for `decode`, but for the bounds.
+            CurveError: As for `decode`, apart from the bounds.
         """
         return self._values(self._decodable(curves))
 
@@ -264,14 +264,14 @@ class CurveSpace(CurveConstraints):
     def jacobian(
         self, genome: Sequence[Sequence[float]] | npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return how the value of every layer changes with the control points.
+        """Return the derivatives of the value of every layer with respect to the control points.
 
         Args:
-            genome: Control points of one curve, ``(n_points, 2)``; bounds, grid and amplitude are not looked at.
+            genome: Control points of one curve, ``(n_points, 2)``; bounds, grid and amplitude are not checked.
 
         Returns:
-            The derivatives in the y and in the x of the points, each ``(n_layers, n_points)``; 0 in x that do not
-            move. Where straight pieces meet at a layer, those in x are the mean of both sides.
+            The derivatives in the y and in the x of the points, each ``(n_layers, n_points)``. Derivatives in x that
+            do not move are 0. Where straight pieces meet at a layer, derivatives in x are the mean of both sides.
 
         Raises:
             CurveError: As for `decode`.
@@ -295,8 +295,8 @@ class CurveSpace(CurveConstraints):
     ) -> None:
         """Register ``individual``, ``population``, ``mate`` and ``mutate`` on a DEAP toolbox.
 
-        ``individual()`` is a random walk, ``population(n=...)`` a list of them, ``mate`` is `cx_mix` and
-        ``mutate`` is `mut_mix`; DEAP's own algorithms use them as they are.
+        ``individual()`` is a random walk, ``population(n=...)`` is a list of random walks, ``mate`` is `cx_mix`, and
+        ``mutate`` is `mut_mix`. DEAP's own algorithms can use all of them unchanged.
 
         Args:
             toolbox: The DEAP toolbox.
