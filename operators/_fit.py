@@ -59,6 +59,11 @@ def fit_curve(values: npt.ArrayLike, space: "CurveSpace", weights: Sequence[floa
 def layer_values(name: str, values: npt.ArrayLike, n_layers: int) -> FloatArray:
     """Return one number for each layer as an array.
 
+    Args:
+        name: Name of the numbers in messages.
+        values: The numbers, ``(n_layers,)``.
+        n_layers: Number of layers.
+
     Raises:
         CurveError: The shape is wrong, or a number is not finite.
     """

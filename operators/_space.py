@@ -162,7 +162,15 @@ class CurveSpace(CurveConstraints):
         return given
 
     def fit(self, values: npt.ArrayLike, weights: Sequence[float] = (1.0,)) -> "BezierGenome":
-        """Return the feasible genome whose curve is nearest to given values, see `fit_curve`."""
+        """Return the feasible genome whose curve is nearest to given values, see `fit_curve`.
+
+        Args:
+            values: One finite value per layer, ``(n_layers,)``.
+            weights: Weights of the fitness, ``(n_objectives,)``.
+
+        Raises:
+            CurveError: The values have the wrong shape or are not finite, or a weight is zero or not finite.
+        """
         from lpes_evo.operators._fit import fit_curve
 
         return fit_curve(values, self, weights)

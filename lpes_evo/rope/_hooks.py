@@ -113,13 +113,10 @@ class RopeHooks:
         """
         checkpoint = getattr(self._decoder, "_gradient_checkpointing_func", None)
         options = getattr(checkpoint, "keywords", {})
-        active = self._decoder.training and getattr(self._decoder, "gradient_checkpointing", False)
-        if (
-            active
-            and self.layer_scales.live
-            and torch.is_grad_enabled()
-            and options.get("use_reentrant", False)
-        ):
+        is_checkpointed = self._decoder.training and getattr(self._decoder, "gradient_checkpointing", False)
+        is_reentrant = is_checkpointed and options.get("use_reentrant", False)
+
+        if is_reentrant and self.layer_scales.live and torch.is_grad_enabled():
             raise ModelError(
                 "Expected gradient checkpointing with use_reentrant=False for scales that require gradients, but it is "
                 "reentrant. Call gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})."

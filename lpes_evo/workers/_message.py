@@ -71,7 +71,15 @@ def make_target(spec: bytes, device: str) -> tuple[Any, Message]:
 
 
 def answer(request: bytes, target: Any) -> Message:
-    """Do a packed piece of work on the target, and return the message about it."""
+    """Do a packed piece of work on the target.
+
+    Args:
+        request: The packed function and its arguments.
+        target: The target of the worker.
+
+    Returns:
+        A message ``done`` with the value or the failure.
+    """
     try:
         function, arguments = unpack(request)
     except Exception as error:  # such as an import of a module that only the process of the pool has

@@ -228,18 +228,26 @@ class SlotPool(Pool):
         self._deal()
 
     def _hear(self, slot: Slot, message: Message) -> None:
+        """Act on a message of the worker of a slot.
+
+        Raises:
+            LpesError: The first worker of the slot could not make its target.
+        """
         if message.kind == "ready":
             slot.is_ready, slot.n_failed_starts = True, 0
             if message.text:
                 slot.name = f"worker {slot.number} on {message.text}"
             if slot.first_ready is None:
                 slot.first_ready = time.monotonic()
+
         elif message.kind == "refused":
+            # No later start would succeed where the first one was refused, so the pool gives up at once.
             failure = message.failure
             if slot.first_ready is None and failure is not None:
                 self.close()
                 raise failure.to_error(TARGET_MADE)
             self._lose(slot, f"could not make its target: {failure and failure.message}")
+
         elif message.kind == "advanced":
             slot.worked = 0.0
         elif message.kind == "done":

@@ -191,6 +191,10 @@ def rotary_variant(
 def base_variants(module: Any, ratios: Sequence[float]) -> list[torch.nn.Module]:
     """Return a variant of a rotary module for each factor of its base; for the factor 1 the module itself.
 
+    Args:
+        module: The rotary module.
+        ratios: Factors of its base.
+
     Raises:
         UnsupportedModelError: A variant cannot be built, see `rotary_variant`.
     """
