@@ -19,12 +19,12 @@ from ._draws import Draws as Draws
 from ._encode import (
     EncodedExample as EncodedExample,
     EncodedPrompt as EncodedPrompt,
-    Encoding as Encoding,
     Mode as Mode,
+    OverLength as OverLength,
     PromptEncoder as PromptEncoder,
     PromptSummary as PromptSummary,
-    encode_examples as encode_examples,
 )
+from ._encoding import Encoding as Encoding, encode_examples as encode_examples
 from ._example import (
     Example as Example,
     check_disjoint as check_disjoint,

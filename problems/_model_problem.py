@@ -10,7 +10,8 @@ import numpy.typing as npt
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._checks import check_count
-from lpes_evo.problems._encode import OverLength, encode_examples
+from lpes_evo.problems._encode import OverLength
+from lpes_evo.problems._encoding import encode_examples
 from lpes_evo.problems._example import Example, data_hash
 from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.problems._pack import Pack, pack_rows

@@ -1,12 +1,11 @@
 """EvalConfig: the settings of an evaluation, every value that shapes its result."""
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from lpes_evo.config import ModelSettings, Settings
 from lpes_evo.errors import ConfigError
 from lpes_evo.evals.harness import is_harness_task
+from lpes_evo.problems import OverLength
 
 _NOT_IN_HARNESS = ("positions", "teacher_forcing", "over_length", "max_length", "batch_tokens", "seed")
 """Settings of an evaluation that the harness has no counterpart for; its seed is a constant of its own."""
@@ -47,7 +46,7 @@ class EvalConfig(Settings):
     shots: int | None = Field(default=None, ge=0, strict=True)
     teacher_forcing: bool = False
     chat_template: bool = True
-    over_length: Literal["error", "skip", "cut"] = "error"
+    over_length: OverLength = "error"
     max_length: int | None = Field(default=None, ge=2, strict=True)
     batch_tokens: int | None = Field(default=None, ge=1, strict=True)
 

@@ -1,4 +1,4 @@
-"""The retrieval tasks of the search as evaluation tasks: report split, gold spans, cuts and scores."""
+"""The retrieval tasks: report split, gold spans, cuts and scores."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Evaluation tasks by name, with variants and options, and from a user's file."""
+"""Tasks by name, with variants and options, and from a user's file."""
 
 import pytest
 
