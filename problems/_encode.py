@@ -151,7 +151,7 @@ class PromptEncoder:
 
         Args:
             example: The example.
-            mode: How it will be answered.
+            mode: The way in which it will be answered.
 
         Returns:
             The encoded example; its summary holds a refusal where it does not fit.

@@ -42,7 +42,7 @@ def answer_gradient(
         model: A causal language model of transformers, in evaluation mode.
         rows: Token ids of the examples, ``n_examples`` of them.
         scales: Position divisors, ``(n_layers,)``; the model is patched for the time of the call.
-        weights: How much each score counts, ``(n_examples,)``.
+        weights: Weight of each score, ``(n_examples,)``.
         batch_tokens: Tokens of one forward pass, see `score_answers`.
         share_prefixes: Whether rows that begin alike share one run over their common beginning.
         checkpointing: Whether the activations of a layer are computed again in the backward pass instead of kept.

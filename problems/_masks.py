@@ -31,7 +31,7 @@ def pack_masks(
         segments: Segment of each token, ``(n_packs, width)``: 0 for the shared prefix, -1 for padding. A token sees its
             own segment and the prefix.
         positions: Position of each token in its row, ``(n_packs, width)``.
-        n_candidates: How often the packs stand in the batch.
+        n_candidates: Number of times that the packs stand in the batch.
 
     Yields:
         Nothing.

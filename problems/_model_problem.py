@@ -177,7 +177,7 @@ class ModelProblem(Problem):
         Args:
             scales: Position divisor of each layer, ``(n_layers,)``.
             example_ids: The examples to score, in this order; all of them when ``None``.
-            weights: How much each score counts, ``(n_examples,)``; all the same, with a sum of 1, when ``None``.
+            weights: Weight of each score, ``(n_examples,)``; ``None`` for equal weights with a sum of 1.
 
         Returns:
             The log-probability of each answer in nats per token, ``(n_examples,)``, and the derivative of their

@@ -89,7 +89,7 @@ class Problem(ABC):
         Args:
             scales: Position divisor of each layer, ``(n_layers,)``.
             example_ids: The examples to score, in this order; all of them when ``None``.
-            weights: How much each score counts, ``(n_examples,)``; all the same, with a sum of 1, when ``None``.
+            weights: Weight of each score, ``(n_examples,)``; ``None`` for equal weights with a sum of 1.
 
         Returns:
             One score per example, ``(n_examples,)``, and the derivative of their weighted sum with respect to each
@@ -184,10 +184,10 @@ def check_curves(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
 
 
 def check_weights(weights: npt.ArrayLike | None, n_examples: int) -> npt.NDArray[np.float64]:
-    """Return the weights of examples as float64; all the same, with a sum of 1, for ``None``.
+    """Return the weights of examples as float64; for ``None``, equal weights with a sum of 1.
 
     Args:
-        weights: How much each score counts, ``(n_examples,)``.
+        weights: Weight of each score, ``(n_examples,)``.
         n_examples: Number of examples.
 
     Returns:

@@ -31,7 +31,7 @@ class TaskSpec:
     Attributes:
         text: The whole.
         name: Its first part, such as ``mdqa``.
-        variant: What stands after the colon, such as ``20``; ``None`` without one.
+        variant: The text after the colon, such as ``20``; ``None`` without a colon.
         options: The texts after each plus, by name; flags have ``None``.
     """
 

@@ -149,7 +149,7 @@ def answer_scores(
     Args:
         model: A causal language model of transformers.
         packs: The packs of the batch.
-        n_candidates: How often the packs stand in the batch; the model tells the candidates apart by the
+        n_candidates: Number of times that the packs stand in the batch; the model tells the candidates apart by the
             scales of its patch.
         padding_side: Side on which shorter packs are padded.
         pad_id: Token that fills the padding.

@@ -20,11 +20,11 @@ _FOLLOWS_LENGTH = "the rope type gives questions of different lengths about one 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Whether rows that begin alike share a run over their common beginning; true where they do.
+    """The verdict whether rows that begin alike share a run over their common beginning; true where they do.
 
     Attributes:
         is_sound: Whether they share it.
-        reason: Why they do not; where they do, how many tokens they take.
+        reason: The reason against it; where they share the run, the tokens that they take.
     """
 
     is_sound: bool

@@ -24,7 +24,7 @@ SEED_LIMIT = 2**64
 """Seeds lie between minus this and this."""
 
 Kind = Literal["generate", "likelihood"]
-"""How a task is answered: by greedy generation, or by the log-probability of a known text."""
+"""The way in which a task is answered: by greedy generation, or by the log-probability of a known text."""
 
 Split = Literal["search", "report"]
 """Search examples steer the search; report examples are shown to nobody until the search has ended."""
@@ -32,7 +32,7 @@ Split = Literal["search", "report"]
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Which examples of a task are wanted.
+    """A request for examples of a task.
 
     Attributes:
         folder: Folder with the data files; ``None`` for tasks that draw their data.

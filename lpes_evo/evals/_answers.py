@@ -249,7 +249,7 @@ def read_answer(record: dict[str, Any], n_parts: int | None, path: Path) -> Answ
 
     Args:
         record: The line.
-        n_parts: How many numbers its score has; ``None`` for any number.
+        n_parts: Number of parts of its score; ``None`` for any number.
         path: The file, for messages.
 
     Returns:

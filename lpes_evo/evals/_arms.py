@@ -20,7 +20,7 @@ class Arm:
 
     Attributes:
         name: The label in tables, journals and files: ``untouched``, ``lpes``, or the text that names another method.
-        method: What is done to the model.
+        method: The method that the model runs under.
     """
 
     name: str

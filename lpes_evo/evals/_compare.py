@@ -124,6 +124,7 @@ def _compare(
     same = mine.data == their.data
     if same and drawn is not None:
         _check_unchanged(mine, drawn, folder, arm, records[0])
+
     if same:
         sides = [
             _scored(place.answers, lines, arm, mine.name, drawn)

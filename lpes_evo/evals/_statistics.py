@@ -28,7 +28,7 @@ class ScoredExample:
     Attributes:
         id: Identity of the example.
         position: Gold position; ``None`` where the task has none.
-        source: What the example is made of.
+        source: Material of the example.
         score: The numbers of the metric, ``(n_parts,)``.
     """
 
@@ -49,7 +49,7 @@ def summarise_arm(
     """Condense the scores of an arm, overall and by gold position.
 
     Args:
-        headline: What is reported, see `lpes_evo.problems.headline_of`.
+        headline: Function that condenses scores, see `lpes_evo.problems.headline_of`.
         scored: Scores of the examples the arm answered, at least one.
         base: Scores of the untouched model; ``None`` where the arm is that model.
         n_failed: Examples without an answer.
@@ -107,9 +107,9 @@ def score_interval(
     Examples that all come from one source are resampled one by one; their interval says nothing about other material.
 
     Args:
-        headline: What is reported, see `summarise_arm`.
+        headline: Function that condenses scores, see `summarise_arm`.
         scores: Scores of the examples, ``(n_examples, n_parts)``.
-        sources: What each example is made of, ``(n_examples,)``.
+        sources: Material of each example, ``(n_examples,)``.
 
     Returns:
         Score, lower and upper limit, and how the interval was made.
@@ -140,7 +140,7 @@ def difference(
     1 and no two examples share a source; elsewhere a permutation test that exchanges the arms source by source.
 
     Args:
-        headline: What is reported, see `summarise_arm`.
+        headline: Function that condenses scores, see `summarise_arm`.
         scored: Scores of the arm.
         base: Scores of the arm it is compared with.
 
