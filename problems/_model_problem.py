@@ -135,7 +135,7 @@ class ModelProblem(Problem):
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite.
         """
-        scores: npt.NDArray[np.float64] = self.score_many(
+        scores: npt.NDArray[np.float64] = self._metric_of(
             check_curve(scales, self.n_layers)[None], example_ids
         )[0]
         return scores
@@ -161,7 +161,13 @@ class ModelProblem(Problem):
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite under one of the curves.
         """
-        scores = self._evaluate(check_curves(scales, self.n_layers), self._chosen(example_ids))
+        return self._metric_of(check_curves(scales, self.n_layers), example_ids)
+
+    def _metric_of(
+        self, curves: npt.NDArray[np.float64], example_ids: Sequence[str] | None
+    ) -> npt.NDArray[np.float64]:
+        """Return the metric of examples under checked curves, ``(n_candidates, n_examples)``."""
+        scores = self._evaluate(curves, self._chosen(example_ids))
         if self._metric == "accuracy":
             return scores.correct.astype(np.float64)
         return scores.log_probability

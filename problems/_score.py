@@ -91,7 +91,7 @@ def score_answers(
     """
     import torch
 
-    from lpes_evo.rope import forget_lengths, patch_rope
+    from lpes_evo.rope import CheckedScales, count_layers, forget_lengths, patch_rope
 
     if padding_side not in get_args(PaddingSide) or (share_prefixes and padding_side == "left"):
         raise TaskError(
@@ -110,10 +110,11 @@ def score_answers(
 
     # Results stay on the device until the last batch is launched, so that the device never waits for the host.
     pending = []
-    with nullcontext() if scales is None else patch_rope(model, scales) as patch, torch.inference_mode():
+    checked = None if scales is None else CheckedScales(scales, count_layers(model))
+    with nullcontext() if checked is None else patch_rope(model, checked) as patch, torch.inference_mode():
         for batch in batches(packs, batch_tokens, n_candidates, length_key=length_key):
-            if scales is not None and patch is not None and n_candidates > 1:
-                patch.set(_curves_of(batch, scales))
+            if checked is not None and patch is not None and n_candidates > 1:
+                patch.set(checked.rows(_candidates_of(batch)))
             scores = answer_scores(
                 model, batch.packs, len(batch.candidates), padding_side=padding_side, pad_id=pad_id
             )
@@ -130,10 +131,10 @@ def score_answers(
     return AnswerScores(log_probability, correct)
 
 
-def _curves_of(batch: Batch, scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the scales of every entry of a batch, candidates outermost; of one candidate, a single curve."""
-    curves = scales[batch.candidates.start : batch.candidates.stop]
-    return curves if len(curves) == 1 else np.repeat(curves, len(batch.packs), axis=0)
+def _candidates_of(batch: Batch) -> list[int]:
+    """Return the candidate of every entry of a batch, candidates outermost; once where there is one for all."""
+    n_packs = len(batch.packs) if len(batch.candidates) > 1 else 1
+    return [candidate for candidate in batch.candidates for _ in range(n_packs)]
 
 
 def answer_scores(

@@ -1,13 +1,13 @@
-"""How searches converge, and how optimisers compare at equal evaluations.
+"""Comparison of searches: convergence from journals, and optimisers at equal numbers of evaluations.
 
-- From journals: `read_trace`, `Trace`, `band`, `read_runs`, `draw_runs`
-- Who is best: `standings`, `Standing`, `run_comparison`, `ComparisonConfig`, `ComparisonFolder`
-- Who competes and where: `CONTESTANTS`, `Contestant`, `ablations`, `ANALYTIC`, `Arena`
-- Optimisers of other packages as a search of ours: `OptimiserSearch`, `OptimiserAlgorithm`, `Optimiser`,
+- Convergence: `read_trace`, `Trace`, `band`, `read_runs`, `draw_runs`
+- Standings: `standings`, `Standing`, `run_comparison`, `ComparisonConfig`, `ComparisonFolder`
+- Contestants and arenas: `CONTESTANTS`, `Contestant`, `ablations`, `ANALYTIC`, `Arena`
+- Optimisers of other packages as an algorithm of a search: `OptimiserSearch`, `OptimiserAlgorithm`, `Optimiser`,
   `OPTIMISERS`, `UnitCube`
 - Pictures, each a matplotlib figure: `plot_searches`, `plot_diversity`, `plot_tried_points`, `plot_standings`
 
-Names are loaded on first use; `cma` and `optuna` only when one of their optimisers is made.
+Names are loaded on first use, and `cma` and `optuna` only when one of their optimisers is made.
 """
 
 import lazy_loader

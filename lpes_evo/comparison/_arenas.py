@@ -1,4 +1,4 @@
-"""Where contestants meet: analytic problems, drawn anew for every seed, and a model."""
+"""Arenas: the problems on which searches are compared, analytic ones with a new draw for every seed, and a model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ UNITS = {"log_probability": "nats per token", "accuracy": "share of right answer
 """The unit of the fitness by the metric of a task."""
 
 _N_LAYERS = 32
-# The smallest scale of the default space: every target lies inside it.
+# The smallest scale of the default space; every target lies inside that space.
 _LEAST = 0.5
 
 
@@ -27,7 +27,7 @@ class Arena(ABC):
     """A problem that every contestant searches with the same seeds.
 
     Attributes:
-        name: Its name on the command line and in file names.
+        name: The name on the command line and in file names.
         unit: Unit of the fitness.
         space: The curves that are searched by default.
     """
@@ -38,16 +38,16 @@ class Arena(ABC):
 
     @abstractmethod
     def evaluator(self, space: CurveSpace, settings: SearchSettings, seed: int) -> Evaluator:
-        """Return what evaluates genomes of a space on the problem of a seed."""
+        """Return the evaluator of genomes of a space on the problem of a seed."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what two journals must share to belong to this arena, as values that `json` can write."""
+        """Return the values that two journals of this arena share, as `json` can write them."""
 
 
 @dataclass(frozen=True)
 class AnalyticArena(Arena):
-    """A problem without a model; each seed has one of its own.
+    """A problem without a model, which is another one for each seed.
 
     Attributes:
         name: ``target``, ``rough`` or ``brachistochrone``.
@@ -71,12 +71,12 @@ class AnalyticArena(Arena):
         return Evaluator(self.problem(seed), space, settings)
 
     def identity(self) -> dict[str, Any]:
-        """Return the name, for the problem follows from it and the seed."""
+        """Return the name; the problem follows from name and seed."""
         return {"arena": self.name}
 
 
 def _target(seed: int, n_layers: int, *, is_rough: bool) -> npt.NDArray[np.float64]:
-    """Return scales as searches find them: a smooth bend, or one from which three layers stand out.
+    """Return scales as searches find them: a smooth bend, or a bend from which three layers stand out.
 
     On SmolLM2-135M, gradients on free scales single out a few layers (0.66, 0.78, 0.85 among values near 1).
     """
@@ -84,6 +84,7 @@ def _target(seed: int, n_layers: int, *, is_rough: bool) -> npt.NDArray[np.float
     depth = np.linspace(0, 1, n_layers)
     bend, centre, width = rng.uniform(-0.3, 0.3), rng.uniform(0.2, 0.8), rng.uniform(0.15, 0.4)
     target = rng.uniform(0.9, 1.2) + bend * np.exp(-(((depth - centre) / width) ** 2))
+
     if is_rough:
         apart = rng.choice(n_layers, 3, replace=False)
         target[apart] = np.maximum(target[apart] - rng.uniform(0.15, 0.35, 3), _LEAST)
@@ -109,13 +110,14 @@ MODEL = "model"
 
 
 class ModelArena(Arena):
-    """A model under a task; the examples are those of the configuration, the same for every seed.
+    """A model under a task, with the examples of the configuration for every seed.
 
     Args:
         pool: A pool whose workers hold the job of a run.
 
     Attributes:
-        job: What is known of the job.
+        job: The facts of the job.
+        pool: The pool.
     """
 
     name = MODEL

@@ -1,4 +1,4 @@
-"""What a comparison is made of, and the files of its folder."""
+"""ComparisonConfig and ComparisonFolder: the settings of a comparison, and the files of its folder."""
 
 import shlex
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class ComparisonConfig(Settings):
         contestants: Optimisers (``ga``, ``plain-ga``, ``steady-state``, ``nsga2``, ``random``, ``cma-es``,
             ``cma-es-wide``, ``tpe``, ``free-ga``), or variants of the ablation (such as ``bezier-6``, ``linear-4``,
             ``amplitude-0.1``, ``x-free``); all of them when empty. The reference takes part in any case.
-        n_evaluations: Evaluations of every search.
-        n_seeds: Searches of every contestant in every arena, with the seeds from 0.
+        n_evaluations: Number of evaluations of every search.
+        n_seeds: Number of searches of every contestant in every arena, with the seeds from 0.
         run: Model, task, examples and curve of the arena ``model``; sizes and probabilities of our searches in all
-            arenas. Nobody is raced, so that an evaluation is a full one for all.
+            arenas. There is no racing, so that every evaluation of every contestant is a full one.
     """
 
     kind: Literal["compare", "ablate"] = "compare"
@@ -62,6 +62,11 @@ class ComparisonConfig(Settings):
 
 
 def _check_names(what: str, names: tuple[str, ...], known: Any) -> None:
+    """Refuse names that are unknown or come twice.
+
+    Raises:
+        ValueError: There is such a name.
+    """
     unknown = [name for name in names if name not in known]
     if unknown or len(set(names)) != len(names):
         raise ValueError(
@@ -97,19 +102,19 @@ class ComparisonFolder(WorkFolder):
         return self.path / "journals" / arena / f"{contestant}-{seed}.jsonl"
 
     def held_out(self, arena: str) -> Path:
-        """Return the journal of what was measured on held-out examples."""
+        """Return the journal of the measurement on held-out examples."""
         return self.path / "journals" / arena / "held-out.jsonl"
 
     def picture(self, name: str) -> Path:
-        """Return where a picture is, without its ending."""
+        """Return the path of a picture, without its ending."""
         return self.path / name
 
     def create(self, config: ComparisonConfig) -> None:
         """Make the folder for a new comparison and write its configuration.
 
         Raises:
-            JournalError: The folder already holds a comparison or a run, cannot be made, or another process works in
-                it.
+            JournalError: The folder already holds a comparison or a run, cannot be made, or is in use by another
+                process.
             StorageError: The configuration cannot be written.
         """
         in_use = (self.config, RunFolder(self.path).journal)
@@ -131,5 +136,6 @@ class ComparisonFolder(WorkFolder):
             raise JournalError(
                 f"Expected {self.config} to be a mapping, but got {type(values).__name__}. Restore it."
             )
+
         named = {str(key): value for key, value in values.items()}
         return settings_from(self.config, ComparisonConfig, named)

@@ -1,4 +1,4 @@
-"""Who competes: our searches, those of other packages, and our default on other curves."""
+"""Contestants: our searches, optimisers of other packages, and our default search on other curves."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ def _as_given(space: CurveSpace) -> CurveSpace:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to search.
+    """A search that takes part in a comparison.
 
     Attributes:
-        name: Its name on the command line, in tables and in file names.
-        label: What pictures call it.
-        algorithm: ``ga``, ``steady-state``, ``nsga2`` or ``random`` of ours, or a name of `OPTIMISERS`.
-        space_of: Turns the curves of an arena into those it searches.
+        name: The name on the command line, in tables and in file names.
+        label: The name in pictures.
+        algorithm: A name of `lpes_evo.search.ALGORITHMS`, or of `OPTIMISERS`.
+        space_of: Function that turns the curves of an arena into those that are searched.
         preselection: Its own value of `SearchSettings.preselection`; that of the comparison when ``None``.
     """
 
@@ -39,7 +39,11 @@ class Contestant:
     preselection: int | None = None
 
     def settings(self, settings: SearchSettings, n_evaluations: int) -> SearchSettings:
-        """Return the settings under which a search of ours makes ``n_evaluations`` evaluations.
+        """Return the settings with which a search of ours makes ``n_evaluations`` evaluations.
+
+        Args:
+            settings: Sizes and probabilities of the comparison.
+            n_evaluations: Number of evaluations, rounded up to the end of a generation.
 
         Raises:
             ConfigError: Fewer evaluations than a first population.
@@ -49,6 +53,7 @@ class Contestant:
                 f"Expected n_evaluations of at least the population_size = {settings.population_size}, "
                 f"but got {n_evaluations}. Ask for more evaluations."
             )
+
         generations = ceil((n_evaluations - settings.population_size) / settings.offspring_size)
         own: dict[str, Any] = {"generations": generations}
         if self.algorithm not in OPTIMISERS:
@@ -70,8 +75,8 @@ class Contestant:
 
         Args:
             space: The curves of the arena.
-            settings: Sizes and probabilities; algorithm and number of generations are the contestant's own.
-            n_evaluations: The evaluations it may make, to the end of a generation or batch.
+            settings: Sizes and probabilities; the contestant has its own algorithm and number of generations.
+            n_evaluations: Number of evaluations that it may make, rounded up to the end of a generation or batch.
             seed: Seed of every draw.
             groups: Set of each example, ``(n_examples,)``; NSGA-II has an objective for each set.
 
@@ -110,12 +115,12 @@ def ablations(space: CurveSpace) -> dict[str, Contestant]:
     """Return our default search on other curves than the default ones, by name.
 
     Args:
-        space: The curves of the arena; what a variant does not change is as here.
+        space: The curves of the arena; each variant changes one property of this space.
 
     Returns:
         ``default`` first, then 2 to 8 control points of each kind of curve, amplitude bounds as shares of the range of
-        scales, and x that are free or even. Variants that are the same space as another are left out: a cubic spline
-        of up to 4 points is the Bezier curve, as are linear pieces of 2.
+        scales, and x that are free or even. A variant that is the same space as an earlier one is left out: a cubic
+        spline of up to 4 points is the Bezier curve, as are linear pieces of 2.
     """
     variants: dict[str, CurveSpace] = {"default": space}
     for n_points in range(2, 9):
@@ -125,6 +130,7 @@ def ablations(space: CurveSpace) -> dict[str, Contestant]:
         variants[f"amplitude-{share:g}"] = dataclasses.replace(space, max_delta=_amplitude(space, share))
     variants["x-free"] = dataclasses.replace(space, x_rule="free")
     variants["x-even"] = dataclasses.replace(space, x_rule="even")
+
     distinct: dict[CurveSpace, str] = {}
     for name, variant in variants.items():
         distinct.setdefault(variant, name)
@@ -133,7 +139,7 @@ def ablations(space: CurveSpace) -> dict[str, Contestant]:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """Gives one space whatever the arena's is."""
+    """Function that gives one space for every space of an arena."""
 
     space: CurveSpace
 
@@ -142,6 +148,7 @@ class _Fixed:
 
 
 def _kinds(n_points: int) -> tuple[CurveKind, ...]:
+    """Return the kinds of curves that differ for a number of points."""
     if n_points == 2:
         return ("bezier",)
     return ("bezier", "linear") if n_points <= 4 else ("bezier", "linear", "spline")

@@ -1,4 +1,4 @@
-"""What the found scales of a comparison are worth on examples that no search has seen."""
+"""Held-out examples: the found scales of a comparison on examples that no search has seen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def measure_held_out(
         arena: The arena.
         vectors: The scales, ``(n_layers,)``, by ``"contestant seed"``, seed by seed.
         reference: The contestant that all others are compared with.
-        journal: Where finished scores are kept.
+        journal: The journal of finished scores.
 
     Returns:
         A mapping that `json` can write: ``n_examples``, the ``untouched`` model, and for each of the ``contestants``
@@ -40,10 +40,13 @@ def measure_held_out(
         name: (float(score.log_probability.mean()), float(score.correct.mean()))
         for name, score in scores.items()
     }
+
+    # The vectors come seed by seed, so that the rows of two contestants pair by seed.
     values: dict[str, list[tuple[float, float]]] = {}
     for name in vectors:
         values.setdefault(name.rpartition(" ")[0], []).append(means[name])
     tables = {name: np.array(rows) for name, rows in values.items()}
+
     contestants: dict[str, Any] = {name: {"n": len(table)} for name, table in tables.items()}
     for number, measured in enumerate(_MEASURES):
         for name, table in tables.items():
@@ -55,6 +58,7 @@ def measure_held_out(
                 "high": high,
                 **dict(zip(("difference", "difference_low", "difference_high"), difference, strict=True)),
             }
+
     return {
         "n_examples": len(facts.example_ids),
         UNTOUCHED: dict(zip(_MEASURES, means[UNTOUCHED], strict=True)),

@@ -1,4 +1,4 @@
-"""Optimisers of other packages: CMA-ES of `cma` and the tree-structured Parzen estimator of `optuna`."""
+"""Optimisers of the unit cube from other packages: CMA-ES of `cma`, tree-structured Parzen estimator of `optuna`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Proposal:
-    """A point that an optimiser would like to know the fitness of.
+    """A point whose fitness an optimiser asks for.
 
     Attributes:
         vector: The point in the unit cube, ``(n_dimensions,)``.
-        handle: What the optimiser knows it by.
+        handle: The object that stands for the point in the package of the optimiser.
     """
 
     vector: FloatArray
@@ -30,14 +30,16 @@ class Proposal:
 
 
 class Optimiser(ABC):
-    """Proposes points of the unit cube one by one and learns their fitness batch by batch; larger is better.
+    """An optimiser that proposes points of the unit cube one by one and learns their fitness batch by batch.
+
+    A larger fitness is better. `lpes_evo.comparison.OptimiserAlgorithm` makes it an algorithm of a search.
 
     Args:
         n_dimensions: Dimensions of the cube.
         seed: Seed of the draws that do not come from NumPy's global generator.
 
     Attributes:
-        package: The package it comes from, whose version a result depends on; ``None`` for one of our own.
+        package: Name of the package, on whose version a result depends; ``None`` for an optimiser without a package.
     """
 
     package: ClassVar[str | None] = None
@@ -48,11 +50,16 @@ class Optimiser(ABC):
     @staticmethod
     @abstractmethod
     def batch_size(n_dimensions: int) -> int:
-        """Return how many proposals are learned at a time."""
+        """Return the number of proposals of a batch."""
 
     @abstractmethod
     def start(self, vectors: Sequence[FloatArray], fitness: Sequence[float | None]) -> None:
-        """Take what is known at the beginning; ``None`` for what failed."""
+        """Take the points that are known at the beginning.
+
+        Args:
+            vectors: The points, each ``(n_dimensions,)``.
+            fitness: Fitness of each point; ``None`` where the evaluation failed.
+        """
 
     @abstractmethod
     def propose(self) -> Proposal:
@@ -60,19 +67,28 @@ class Optimiser(ABC):
 
     @abstractmethod
     def learn(self, proposals: Sequence[Proposal], fitness: Sequence[float | None]) -> None:
-        """Take the fitness of a batch; ``None`` for what failed."""
+        """Take the fitness of a batch.
+
+        Args:
+            proposals: The proposals of the batch.
+            fitness: Fitness of each proposal; ``None`` where the evaluation failed.
+        """
 
     @abstractmethod
     def dismiss(self, proposal: Proposal, fitness: float | None) -> None:
-        """Take note that a proposal will not be evaluated, since its curve is known; ``None`` if not yet."""
+        """Take note that a proposal is not evaluated, because its curve was proposed before.
+
+        Args:
+            proposal: The proposal.
+            fitness: Fitness of the curve; ``None`` where it failed or is not known yet.
+        """
 
 
 class CmaEs(Optimiser):
     """The covariance matrix adaptation evolution strategy (Hansen, "The CMA Evolution Strategy: A Tutorial", 2016).
 
-    Settings are those of `cma`, with steps that begin at a tenth of the cube around the best point known, about the
-    distance of the constant curves among which that was found. When it has converged, it starts again from a point
-    drawn at random.
+    The settings are those of `cma`. The start is the best known point, with first steps of a tenth of the cube, which
+    is about the distance between the constant curves. After convergence, CMA-ES starts again from a random point.
 
     Attributes:
         first_step: Standard deviation of the first draws, as share of the cube.
@@ -111,14 +127,14 @@ class CmaEs(Optimiser):
             self._begin(np.random.random(self._n_dimensions))
 
     def dismiss(self, proposal: Proposal, fitness: float | None) -> None:
-        """Forget it: the next draw from the same distribution takes its place."""
+        """Do nothing: the next draw from the same distribution takes the place of the proposal."""
 
     def _begin(self, centre: FloatArray) -> None:
         options = {
             "bounds": [0, 1],
             "popsize": self.batch_size(self._n_dimensions),
             "verbose": -9,
-            # The search seeds NumPy's global generator before every batch; the package shall not.
+            # The search seeds NumPy's global generator before every batch, so the package must not.
             "seed": np.nan,
         }
         self._strategy = self._cma.CMAEvolutionStrategy(np.clip(centre, 0.0, 1.0), self.first_step, options)
@@ -133,7 +149,7 @@ class WideCmaEs(CmaEs):
 class Tpe(Optimiser):
     """The tree-structured Parzen estimator (Bergstra et al., "Algorithms for hyper-parameter optimization", 2011).
 
-    The sampler is that of `optuna` with its own settings; it learns after every evaluation.
+    The sampler is that of `optuna` with its default settings; it learns after every evaluation.
     """
 
     package = "optuna"
@@ -150,7 +166,7 @@ class Tpe(Optimiser):
 
     @staticmethod
     def batch_size(n_dimensions: int) -> int:  # noqa: ARG004
-        """Return 1."""
+        """Return 1: every evaluation is learned at once."""
         return 1
 
     def start(self, vectors: Sequence[FloatArray], fitness: Sequence[float | None]) -> None:
@@ -185,7 +201,7 @@ class Tpe(Optimiser):
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Keep the package's advice out of a block, and the caller's choice as it was."""
+        """Silence the messages of the package in a block, and restore the verbosity of the caller."""
         before = self._optuna.logging.get_verbosity()
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         try:

@@ -1,4 +1,4 @@
-"""The pictures of searches side by side; every function returns the matplotlib figure, so that users restyle it."""
+"""Pictures of searches side by side, each returned as a matplotlib figure that can be restyled."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -33,14 +33,14 @@ def plot_searches(
     population_size: int | None = None,
     title: str | None = None,
 ) -> "Figure":
-    """Draw the best fitness so far over a cost: mean over seeds and its 95 % interval.
+    """Draw the best fitness so far against a cost: mean over seeds and its 95 % interval.
 
     Args:
         traces: The searches of each contestant by its label, one for each seed.
         unit: Unit of the fitness, for the label of the axis.
         against: ``evaluations``, ``tokens`` or ``seconds``.
-        population_size: Draw the median of the best so many evaluations as well.
-        title: Put before the number of seeds.
+        population_size: Number of the best evaluations whose median is drawn as well; ``None`` for no median.
+        title: Text before the number of seeds.
 
     Returns:
         The figure.
@@ -56,12 +56,14 @@ def plot_searches(
         best = band(searches, [trace.best for trace in searches], against)
         _draw(axes, best, number, name)
         known = best.mean[np.isfinite(best.mean)]
-        # The first constant curves would squeeze the rest into one line.
+
+        # With the first constant curves in the range of the axis, all the rest would look like one line.
         lowest.append(known[len(known) // 4 :].min())
         highest.append(best.high[-1])
         if population_size is not None:
             medians = [trace.population_median(population_size) for trace in searches]
             _draw(axes, band(searches, medians, against), number + 1, f"{name}, median of the population")
+
     reach = max(highest) - min(lowest)
     if np.isfinite(reach) and reach > 0:
         axes.set_ylim(min(lowest) - 0.25 * reach, max(highest) + 0.1 * reach)
@@ -73,12 +75,12 @@ def plot_searches(
 def plot_diversity(
     traces: Mapping[str, Sequence[Trace]], spaces: Mapping[str, CurveSpace], population_size: int
 ) -> "Figure":
-    """Draw how far apart the curves of the population are, see `Trace.diversity`: mean over seeds and 95 % interval.
+    """Draw the diversity of the population, see `Trace.diversity`: mean over seeds and its 95 % interval.
 
     Args:
         traces: The searches of each contestant by its label, one for each seed.
-        spaces: The curves that each searched.
-        population_size: The most that survive.
+        spaces: The curves that each contestant searched, by its label.
+        population_size: The largest number of survivors.
 
     Returns:
         The figure.
@@ -99,11 +101,11 @@ def plot_diversity(
 
 
 def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
-    """Draw where control points were tried, early and late, and the best curve's points of each search.
+    """Draw all control points that were tried, coloured by evaluation, and those of the best curve of each search.
 
     Args:
         traces: The searches, for example one for each seed.
-        title: Put before the number of seeds.
+        title: Text before the number of seeds.
 
     Returns:
         The figure.
@@ -113,6 +115,7 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
     numbers = np.concatenate(
         [np.repeat(np.arange(1, len(trace) + 1), trace.points.shape[1]) for trace in traces]
     )
+
     dots = axes.scatter(points[:, 0], points[:, 1], c=numbers, s=8, cmap="cividis", alpha=0.6, linewidths=0)
     for number, trace in enumerate(traces):
         if np.isfinite(trace.fitness).any():
@@ -125,6 +128,7 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
                 markersize=4,
                 label=None if number else "best of each search",
             )
+
     figure.colorbar(dots, ax=axes, label="Evaluation")
     axes.legend(frameon=False, fontsize=8)
     text = f"{len(traces)} searches"
@@ -135,13 +139,13 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
 def plot_standings(
     standings: Sequence[Standing], reference: str, unit: str = "", *, title: str | None = None
 ) -> "Figure":
-    """Draw how much better each contestant is than the reference, with 95 % paired bootstrap intervals over seeds.
+    """Draw the difference of each contestant to the reference, with 95 % paired bootstrap intervals over seeds.
 
     Args:
-        standings: What `standings` gave.
+        standings: The standings, as `lpes_evo.comparison.standings` returns them.
         reference: The contestant that all others are compared with.
         unit: Unit of the fitness.
-        title: Put before the number of seeds.
+        title: Text before the number of seeds.
 
     Returns:
         The figure.
@@ -149,6 +153,7 @@ def plot_standings(
     label = f"Best fitness minus that of {reference}, same seed"
     figure, axes = new_figure(f"{label} ({unit})" if unit else label, "")
     figure.set_size_inches(6.4, 1.2 + 0.3 * len(standings))
+
     colors = {"better": PALETTE["green"], "worse": PALETTE["orange"]}
     markers = {"better": "^", "worse": "v"}
     axes.axvline(0, color=PALETTE["grey"], linewidth=0.8, linestyle=":")
@@ -163,6 +168,7 @@ def plot_standings(
             marker=markers.get(standing.verdict, "o"),
             capsize=2,
         )
+
     axes.set_yticks(range(len(standings)), [standing.name for standing in reversed(standings)])
     axes.locator_params(axis="x", nbins=6)
     axes.ticklabel_format(axis="x", scilimits=(-2, 4))
@@ -173,6 +179,7 @@ def plot_standings(
 
 
 def _draw(axes: "Axes", line: Band, number: int, label: str) -> None:
+    """Draw a line and its interval in the style of a number."""
     color = _COLORS[number % len(_COLORS)]
     dashes = _DASHES[(number + 2 * (number // len(_COLORS))) % len(_DASHES)]
     axes.plot(line.x, line.mean, dashes, color=color, label=label)
@@ -180,6 +187,7 @@ def _draw(axes: "Axes", line: Band, number: int, label: str) -> None:
 
 
 def _seeds(traces: Mapping[str, Sequence[Trace]], title: str | None) -> str:
+    """Return the title of a picture with the number of seeds."""
     counts = sorted({len(searches) for searches in traces.values()})
     n = " or ".join(str(count) for count in counts)
     text = f"n = {n} seeds; mean, 95 % bootstrap interval"

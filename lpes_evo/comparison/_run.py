@@ -1,4 +1,4 @@
-"""A whole comparison in one folder: every search under its journal, standings, tables, pictures; resumable."""
+"""A comparison in one folder: searches with their journals, standings, tables and pictures; it can be resumed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,25 +36,25 @@ def run_comparison(
     devices: str = "auto",
     reporter: Reporter | None = None,
 ) -> dict[str, Any]:
-    """Run every search of a comparison, or go on with it, and write what came out.
+    """Run every search of a comparison, or resume it, and write the results.
 
-    Every search is driven by `lpes_evo.drive` with a journal of its own, so that a comparison that was stopped goes on
-    where it was: finished evaluations are answered from the journals.
+    Every search has a journal of its own, so that a comparison that was stopped goes on where it was: finished
+    evaluations are answered from the journals.
 
     Args:
-        config: The comparison; for a folder that holds one, the one it was started with.
+        config: The comparison; for a folder that holds a comparison, the configuration that it was started with.
         folder: The folder; it must exist.
-        devices: Where the model computes, see `lpes_evo.workers.make_pool`.
-        reporter: Hears how the work goes.
+        devices: The devices on which the model computes, see `lpes_evo.workers.make_pool`.
+        reporter: Is told of the progress.
 
     Returns:
-        What is in ``results.json``: the standings of every arena.
+        The content of ``results.json``: the standings of every arena.
 
     Raises:
         LpesError: Bad input, a missing package, a full disk, or too many failed evaluations; the message says which.
     """
     reporter = reporter if reporter is not None else Reporter()
-    # A missing package or a contestant that does not fit is told before any work.
+    # A missing package or a contestant that does not fit is reported before any work.
     planned = {name: _contestants(config, ANALYTIC[name]) for name in config.arenas if name != MODEL}
     with folder.locked(), ExitStack() as stack:
         results: dict[str, Any] = {
@@ -68,6 +68,7 @@ def run_comparison(
             "versions": provenance.package_versions(),
             "arenas": {},
         }
+
         for name in config.arenas:
             arena: Arena
             if name == MODEL:
@@ -75,6 +76,7 @@ def run_comparison(
                 planned[name] = _contestants(config, arena)
             else:
                 arena = ANALYTIC[name]
+
             results["versions"] |= _optimiser_versions(planned[name].values())
             results["arenas"][name] = _meet(config, arena, planned[name], folder, reporter)
             write_atomic(folder.results, to_json(results, indent=1) + "\n")
@@ -84,6 +86,7 @@ def run_comparison(
 
 @contextmanager
 def _model_arena(config: ComparisonConfig, devices: str, reporter: Reporter) -> Iterator[ModelArena]:
+    """Hold the workers of the arena of a model for the time of a block."""
     reporter.stage(f"Loading {config.run.model.name}")
     with make_pool(JobSpec(config.run), devices, on_event=reporter.stage) as pool:
         arena = ModelArena(pool)
@@ -93,7 +96,7 @@ def _model_arena(config: ComparisonConfig, devices: str, reporter: Reporter) -> 
 
 
 def _contestants(config: ComparisonConfig, arena: Arena) -> dict[str, Contestant]:
-    """Return who takes part in an arena, the reference first.
+    """Return the contestants of an arena, the reference first.
 
     Raises:
         ConfigError: A name is unknown there, a package is missing, or there are too few evaluations.
@@ -105,6 +108,7 @@ def _contestants(config: ComparisonConfig, arena: Arena) -> dict[str, Contestant
         raise ConfigError(
             f"Expected contestants of {arena.name} among {', '.join(known)}, but got {', '.join(unknown)}."
         )
+
     names = config.contestants or tuple(known)
     chosen = {config.reference: known[config.reference]} | {name: known[name] for name in names}
     for contestant in chosen.values():
@@ -113,7 +117,7 @@ def _contestants(config: ComparisonConfig, arena: Arena) -> dict[str, Contestant
 
 
 def _optimiser_versions(contestants: Iterable[Contestant]) -> dict[str, str]:
-    """Return the versions of the packages that optimisers come from."""
+    """Return the versions of the packages of the optimisers."""
     optimisers = (OPTIMISERS.get(contestant.algorithm) for contestant in contestants)
     packages = sorted({optimiser.package for optimiser in optimisers if optimiser and optimiser.package})
     return {package: metadata.version(package) for package in packages}
@@ -126,7 +130,7 @@ def _meet(
     folder: ComparisonFolder,
     reporter: Reporter,
 ) -> dict[str, Any]:
-    """Let all contestants search in an arena, and draw what came out."""
+    """Run the searches of all contestants in an arena, and return and draw the results."""
     traces: dict[str, list[Trace]] = {name: [] for name in contestants}
     vectors = {}
     for seed in range(config.n_seeds):
@@ -141,6 +145,7 @@ def _meet(
             reporter.stage(
                 f"{arena.name}, seed {seed}: {name} {trace.best[-1]:.6g} ({len(trace)} evaluations)"
             )
+
     found = standings(traces, config.n_evaluations, config.reference)
     result: dict[str, Any] = {
         "unit": arena.unit,
@@ -149,10 +154,12 @@ def _meet(
         "tokens": {name: sum(float(trace.tokens[-1]) for trace in traces[name]) for name in traces},
         "seconds": {name: sum(float(trace.seconds[-1]) for trace in traces[name]) for name in traces},
     }
+
     if isinstance(arena, ModelArena):
         reporter.stage("Measuring held-out examples")
         with Journal(folder.held_out(arena.name), _header(arena), on_event=reporter.stage) as journal:
             result["held_out"] = measure_held_out(arena, vectors, config.reference, journal)
+
     save_pictures(
         plot_standings(found, config.reference, arena.unit, title=arena.name),
         folder.picture(f"{arena.name}-standings"),
@@ -170,7 +177,7 @@ def _search(
     path: Path,
     reporter: Reporter,
 ) -> Search:
-    """Run one search to its end, answering from its journal what is known."""
+    """Run one search to its end; its journal answers what is known."""
     make_folder(path.parent)
     space = contestant.space_of(arena.space)
     settings = contestant.settings(config.search, config.n_evaluations)
@@ -178,6 +185,7 @@ def _search(
     search = contestant.search(
         arena.space, config.search, config.n_evaluations, seed=seed, groups=evaluator.facts.groups
     )
+
     header = {
         **_header(arena),
         "contestant": contestant.name,
@@ -191,6 +199,7 @@ def _search(
 
 
 def _header(arena: Arena) -> dict[str, Any]:
+    """Return the entries in the header of every journal of an arena."""
     return {"format": JOURNAL_FORMAT, **arena.identity()}
 
 
@@ -201,16 +210,18 @@ def _draw_searches(
     traces: Mapping[str, Sequence[Trace]],
     folder: ComparisonFolder,
 ) -> None:
-    """Draw convergence, diversity, and where the reference tried control points."""
+    """Draw convergence, diversity, and the control points that the reference tried."""
     labels = {name: contestant.label for name, contestant in contestants.items()}
     labelled = {labels[name]: searches for name, searches in traces.items()}
     spaces = {labels[name]: contestants[name].space_of(arena.space) for name in contestants}
+
     costs: tuple[Axis, ...] = ("evaluations",)
     if isinstance(arena, ModelArena):
         costs = ("evaluations", "tokens", "seconds")
     for against in costs:
         figure = plot_searches(labelled, arena.unit, against=against, title=arena.name)
         save_pictures(figure, folder.picture(f"{arena.name}-{against}"))
+
     size = config.search.population_size
     save_pictures(plot_diversity(labelled, spaces, size), folder.picture(f"{arena.name}-diversity"))
     tried = plot_tried_points(traces[config.reference], f"{arena.name}, {labels[config.reference]}")

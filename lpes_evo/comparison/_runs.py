@@ -1,4 +1,4 @@
-"""How the searches of finished or running runs converge, from their folders."""
+"""Runs: the searches of run folders that differ in their seed, and pictures of their convergence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Runs:
     """Runs of one configuration under different seeds.
 
     Attributes:
-        traces: Their searches.
-        space: The curves that they search.
-        population_size: Parents that survive.
+        traces: The search of each run.
+        space: The curves that are searched.
+        population_size: Number of parents that survive.
         unit: Unit of the fitness.
     """
 
@@ -31,7 +31,7 @@ class Runs:
 
 
 def read_runs(paths: Sequence[Path]) -> Runs:
-    """Read the searches of run folders, which may still be at work.
+    """Read the searches of run folders, also while they are running.
 
     Args:
         paths: The folders, of runs that differ only in their seed.
@@ -40,7 +40,7 @@ def read_runs(paths: Sequence[Path]) -> Runs:
         The runs.
 
     Raises:
-        ConfigError: There are none, they differ in more than the seed, or two have the same seed.
+        ConfigError: There are no folders, they differ in more than the seed, or two have the same seed.
         JournalError: A folder holds no run, or its journal no evaluation, or curves over other layers than those of
             the run's model.
     """
@@ -53,12 +53,14 @@ def read_runs(paths: Sequence[Path]) -> Runs:
             f"Expected at least one run folder, and runs that differ only in their seed, but got {len(paths)} with "
             "other differences. Draw them one by one, or compare them with 'lpes-evo compare'."
         )
+
     seeds = [config.seed for config in configs]
     if len(set(seeds)) != len(seeds):
         raise ConfigError(
             f"Expected every run to have a seed of its own, but got {', '.join(map(str, seeds))}. "
             "The same search twice would narrow the intervals; name each run once."
         )
+
     traces = tuple(read_trace(folder.journal, folder.path.name) for folder in folders)
     # The last control point is pinned to the last layer.
     depths = {int(trace.points[0, -1, 0]) + 1 for trace in traces}
@@ -67,10 +69,12 @@ def read_runs(paths: Sequence[Path]) -> Runs:
             f"Expected runs on models of one depth, but got {', '.join(map(str, sorted(depths)))} layers. "
             "Draw them one by one."
         )
+
     config, n_layers = configs[0], depths.pop()
     space = config.curve.space(n_layers)
     for folder, trace in zip(folders, traces, strict=True):
         _check_curves(folder, trace, space)
+
     return Runs(
         traces,
         space,
@@ -80,13 +84,18 @@ def read_runs(paths: Sequence[Path]) -> Runs:
 
 
 def _check_curves(folder: RunFolder, trace: Trace, space: CurveSpace) -> None:
-    """Refuse a journal whose control points draw no curves over the layers of the run's model."""
+    """Refuse a journal whose control points draw no curves over the layers of the model of the run.
+
+    Raises:
+        JournalError: The control points, or the number of layers in the configuration, do not fit.
+    """
     n_layers = folder.load_record().get("n_layers", space.n_layers)
     if n_layers != space.n_layers:
         raise JournalError(
             f"Expected the curves in {folder.journal} to be over {n_layers} layers, as {folder.config} says of the "
             f"model, but they are over {space.n_layers}. One of the files was edited; restore it."
         )
+
     try:
         space.decode(trace.points)
     except CurveError as error:
@@ -96,14 +105,14 @@ def _check_curves(folder: RunFolder, trace: Trace, space: CurveSpace) -> None:
 
 
 def draw_runs(runs: Runs, output: Path) -> list[Path]:
-    """Draw convergence against evaluations, tokens and seconds, diversity, and where control points were tried.
+    """Draw convergence against evaluations, tokens and seconds, diversity, and the control points that were tried.
 
     Args:
         runs: The runs.
         output: The folder of the pictures; it must exist.
 
     Returns:
-        The files, each picture as PNG and as SVG.
+        The files; each picture is there as PNG and as SVG.
 
     Raises:
         StorageError: A file cannot be written.
@@ -119,6 +128,7 @@ def draw_runs(runs: Runs, output: Path) -> list[Path]:
             population_size=runs.population_size,
         )
         files += save_pictures(figure, output / f"convergence-{against}")
+
     figure = plot_diversity(traces, {"search": runs.space}, runs.population_size)
     files += save_pictures(figure, output / "diversity")
     return files + save_pictures(plot_tried_points(runs.traces), output / "control-points")

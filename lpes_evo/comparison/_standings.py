@@ -1,4 +1,4 @@
-"""Who is best, and by how much."""
+"""Standings: the results of contestants after equal numbers of evaluations, compared seed by seed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,14 @@ from lpes_evo.comparison._traces import Trace
 from lpes_evo.errors import ConfigError
 from lpes_evo.statistics import mean_interval, paired_difference
 
-# A bootstrap over fewer seeds is too narrow: when all n agree, a sign test says 2**(1 - n), which 5 leave above 0.05.
+# A bootstrap interval over fewer seeds is too narrow. If all n seeds agree, the p-value of a sign test is 2**(1 - n),
+# and that of 5 seeds is above 0.05.
 _FEWEST_SEEDS = 6
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a contestant came to after equally many evaluations, over seeds.
+    """The result of a contestant over seeds, after a number of evaluations that is equal for all contestants.
 
     Attributes:
         name: The contestant.
@@ -28,11 +29,11 @@ class Standing:
         difference: Mean over seeds of its best fitness minus that of the reference with the same seed.
         difference_low: Lower limit of the 95 % paired bootstrap interval.
         difference_high: Upper limit.
-        n_ahead: Seeds with which it is better than the reference.
-        n_behind: Seeds with which it is worse.
-        n_reached: Seeds with which it reached the last fitness of the reference.
-        median_cost: Median over seeds of the evaluations it needed for that; one that did not get there counts with
-            all the evaluations.
+        n_ahead: Number of seeds with which it is better than the reference.
+        n_behind: Number of seeds with which it is worse.
+        n_reached: Number of seeds with which it reached the last fitness of the reference.
+        median_cost: Median over seeds of the number of evaluations that it needed to reach that fitness; a seed that
+            did not reach it counts with all its evaluations.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Standing:
 
     @property
     def verdict(self) -> Literal["better", "worse", "level", "too few seeds"]:
-        """Whether the interval of the difference leaves 0 out, and on which side; with less than 6 seeds, neither."""
+        """The side of 0 on which the interval of the difference lies; fewer than 6 seeds have no verdict."""
         if self.n < _FEWEST_SEEDS:
             return "too few seeds"
         if self.difference_low > 0:
@@ -67,15 +68,15 @@ def standings(traces: Mapping[str, Sequence[Trace]], n_evaluations: int, referen
 
     Args:
         traces: The searches of each contestant, one for each seed, in one order of seeds.
-        n_evaluations: The evaluations that count; what came after them is left out.
+        n_evaluations: Number of evaluations that count; later ones are left out.
         reference: The contestant that all others are compared with.
 
     Returns:
         One standing for each contestant, the largest mean first.
 
     Raises:
-        ConfigError: The reference is missing, the contestants have not equally many seeds or fewer than two, or a
-            search has no success within the evaluations.
+        ConfigError: The reference is missing, the contestants do not have the same number of seeds or have fewer than
+            two, or a search has no success within the evaluations.
     """
     counts = {len(searches) for searches in traces.values()}
     if reference not in traces or len(counts) != 1 or min(counts) < 2:
@@ -83,6 +84,7 @@ def standings(traces: Mapping[str, Sequence[Trace]], n_evaluations: int, referen
             f"Expected the reference {reference!r} among the contestants and at least two seeds for each, equally "
             f"many for all, but got { ({name: len(searches) for name, searches in traces.items()}) }."
         )
+
     best = {
         name: np.array([trace.first(n_evaluations).best[-1] for trace in searches])
         for name, searches in traces.items()
@@ -93,12 +95,14 @@ def standings(traces: Mapping[str, Sequence[Trace]], n_evaluations: int, referen
             f"Expected a successful evaluation in every search, but {', '.join(broken)} has one without. "
             "Its journal says why."
         )
+
     found = []
     for name, values in best.items():
         reached = [
             np.flatnonzero(trace.first(n_evaluations).best >= goal)
             for trace, goal in zip(traces[name], best[reference], strict=True)
         ]
+
         costs = [int(numbers[0]) + 1 if len(numbers) else n_evaluations for numbers in reached]
         found.append(
             Standing(

@@ -1,4 +1,4 @@
-"""The standings of a comparison as text for people and for documents."""
+"""Tables of a comparison: its standings as rows, as Markdown and as sentences."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ def standings_table(results: dict[str, Any], arena: str) -> Table:
     """Return the table of one arena, the best contestant first.
 
     Args:
-        results: What `run_comparison` gave.
-        arena: The arena.
+        results: The results, as `run_comparison` returns them.
+        arena: Name of the arena.
     """
     reference, n = results["reference"], results["n_evaluations"]
     table = Table(
@@ -24,6 +24,7 @@ def standings_table(results: dict[str, Any], arena: str) -> Table:
             f"evaluations to the result of {reference} (median of {n}; reached)",
         ],
     )
+
     for row in results["arenas"][arena]["standings"]:
         is_reference = row["name"] == reference
         table.add_row(
@@ -41,8 +42,8 @@ def held_out_table(results: dict[str, Any], arena: str) -> Table | None:
     """Return the table of what was measured on held-out examples; ``None`` where nothing was.
 
     Args:
-        results: What `run_comparison` gave.
-        arena: The arena.
+        results: The results, as `run_comparison` returns them.
+        arena: Name of the arena.
     """
     reference = results["reference"]
     held_out = results["arenas"][arena].get("held_out")
@@ -59,6 +60,7 @@ def held_out_table(results: dict[str, Any], arena: str) -> Table | None:
             f"accuracy minus {reference} [95 %]",
         ],
     )
+
     for name, row in held_out["contestants"].items():
         cells = [name]
         for measured in ("log_probability", "accuracy"):
@@ -66,6 +68,7 @@ def held_out_table(results: dict[str, Any], arena: str) -> Table | None:
             cells.append(interval_text(values["mean"], values["low"], values["high"], ".4g"))
             cells.append("" if name == reference else _signed(values))
         table.add_row(*cells)
+
     untouched = held_out["untouched"]
     table.add_row("untouched", f"{untouched['log_probability']:.4g}", "", f"{untouched['accuracy']:.4g}", "")
     return table
@@ -75,7 +78,7 @@ def to_markdown(results: dict[str, Any]) -> str:
     """Return the tables of all arenas as Markdown.
 
     Args:
-        results: What `run_comparison` gave.
+        results: The results, as `run_comparison` returns them.
     """
     lines = [
         f"{results['n_seeds']} seeds, {results['n_evaluations']} evaluations each; means over seeds, 95 % bootstrap "
@@ -93,10 +96,10 @@ def to_markdown(results: dict[str, Any]) -> str:
 
 
 def verdicts(results: dict[str, Any]) -> list[str]:
-    """Return one line for each arena: who is best, and by how much.
+    """Return one line for each arena: the best contestant, and its lead.
 
     Args:
-        results: What `run_comparison` gave.
+        results: The results, as `run_comparison` returns them.
     """
     lines = []
     for name, arena in results["arenas"].items():

@@ -1,4 +1,4 @@
-"""What journals tell of a search: fitness against cost, diversity, and where control points were tried."""
+"""Traces: the evaluations of searches from their journals, with fitness against cost and diversity."""
 
 import bisect
 import dataclasses
@@ -20,10 +20,10 @@ from lpes_evo.storage import read_journal
 FloatArray = npt.NDArray[np.float64]
 Axis = Literal["evaluations", "tokens", "seconds"]
 Kind = Literal["evaluation", "gradient", "repeated"]
-"""What a line of a journal is; a failure that stopped a run answers nothing, and its curve comes again."""
+"""The kinds of lines of a journal; ``repeated`` is a failure that stopped a run, whose curve comes again."""
 
 _N_MARKS = 200
-# What no search costs; ticks of a picture and sums stay exact below it.
+# No search costs more; below this bound, sums and the ticks of a picture are exact.
 _MOST_COST = 1e15
 
 
@@ -32,10 +32,10 @@ class Trace:
     """The evaluations of one search in the order in which they were finished.
 
     Attributes:
-        name: What it is called, such as the name of its file.
+        name: A name, such as that of the file.
         fitness: Mean of the fitness values, ``(n,)``; NaN where an evaluation failed or was raced out.
-        tokens: Tokens forwarded up to and with each evaluation, ``(n,)``.
-        seconds: Time of the workers up to and with each evaluation, ``(n,)``.
+        tokens: Tokens forwarded up to each evaluation, this one included, ``(n,)``.
+        seconds: Time of the workers up to each evaluation, this one included, ``(n,)``.
         points: Control points of each evaluation, ``(n, n_points, 2)``.
     """
 
@@ -61,13 +61,13 @@ class Trace:
         return dataclasses.replace(self, **cut)
 
     def populations(self, size: int) -> Iterator[list[int]]:
-        """Yield the numbers of the best evaluations so far after each of them, best first.
+        """Yield the numbers of the best evaluations so far after each evaluation, best first.
 
-        These are the survivors of the algorithms ``ga`` and ``steady-state``, and what the others would keep by the
-        same rule.
+        These are the survivors of the algorithms ``ga`` and ``steady-state``. For other algorithms, they are what the
+        same rule would keep.
 
         Args:
-            size: The most that survive.
+            size: The largest number of survivors.
         """
         kept: list[tuple[float, int]] = []
         for number, value in enumerate(self.fitness.tolist()):
@@ -85,14 +85,14 @@ class Trace:
         return np.array(medians)
 
     def diversity(self, space: CurveSpace, size: int) -> FloatArray:
-        """Return how far apart the curves of the best ``size`` evaluations so far are, ``(n,)``.
+        """Return the diversity of the curves of the best ``size`` evaluations so far, ``(n,)``.
 
-        It is the mean over pairs of the root mean square over layers of the difference of the logarithms of the scales:
-        0.1 means that two curves of the population typically differ by a tenth.
+        The distance of two curves is the root mean square over layers of the difference of the logarithms of their
+        scales, and the diversity is the mean over pairs: 0.1 means that two curves typically differ by a tenth.
 
         Args:
             space: The space that decodes the control points.
-            size: The most that survive.
+            size: The largest number of survivors.
 
         Returns:
             The diversity after each evaluation; 0 while there are fewer than two.
@@ -100,7 +100,7 @@ class Trace:
         Raises:
             CurveError: The control points do not fit the space.
         """
-        # Slow to import, and most of this module does without.
+        # The import is slow, and the rest of this module does not need it.
         from scipy.spatial.distance import pdist
 
         logs = np.log(space.decode(self.points))
@@ -112,15 +112,15 @@ class Trace:
 
 
 def read_trace(path: Path, name: str | None = None) -> Trace:
-    """Read the journal of a search, also while it is written: the file is left as it is.
+    """Read the journal of a search, also while the search is running; the file is left as it is.
 
     Args:
         path: The ``journal.jsonl`` of a run, or a journal of a comparison.
-        name: What to call it; the name of the file when ``None``.
+        name: The name of the trace; that of the file when ``None``.
 
     Returns:
-        The trace, without evaluations that a later start tried again. A gradient is no evaluation, but what it cost
-        counts for the next one.
+        The trace, without evaluations that a later start tried again. A gradient is no evaluation, but its cost counts
+        for the next evaluation.
 
     Raises:
         JournalError: The file cannot be read, is no journal of a search, or holds no evaluation.
@@ -130,6 +130,7 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
     for kind, line in read_steps(path):
         if kind == "repeated":
             continue
+
         n_tokens += line.tokens
         n_seconds += line.seconds
         if max(n_tokens, n_seconds) > _MOST_COST:
@@ -139,10 +140,12 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
             )
         if kind == "gradient":
             continue
+
         fitness.append(float(np.mean(line.values)) if line.status == "ok" else np.nan)
         tokens.append(n_tokens)
         seconds.append(n_seconds)
         points.append(line.control_points)
+
     if not fitness or len({len(genome) for genome in points}) != 1:
         raise JournalError(
             f"Expected {path} to hold evaluations of curves with equally many control points, but it holds "
@@ -158,7 +161,7 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
 
 
 def read_steps(path: Path) -> Iterator[tuple[Kind, SearchLine]]:
-    """Yield what a search has finished, line by line: what it is, and the line.
+    """Yield the lines of the journal of a search, each with its kind.
 
     Args:
         path: A journal.
@@ -178,7 +181,7 @@ def read_steps(path: Path) -> Iterator[tuple[Kind, SearchLine]]:
 
 @dataclass(frozen=True)
 class Band:
-    """Values over a cost with their interval over searches.
+    """Values against a cost, with their interval over searches.
 
     Attributes:
         x: The cost, ``(n_marks,)``.
@@ -196,7 +199,7 @@ class Band:
 
 
 def band(traces: Sequence[Trace], values: Sequence[FloatArray], against: Axis = "evaluations") -> Band:
-    """Bring one series of each of several searches to a common cost.
+    """Return mean and interval of one series of several searches, at common values of a cost.
 
     Args:
         traces: The searches, for example one for each seed.
@@ -214,12 +217,15 @@ def band(traces: Sequence[Trace], values: Sequence[FloatArray], against: Axis = 
             f"Expected at least one trace and a cost out of evaluations, tokens, seconds, but got {len(traces)} "
             f"traces and {against!r}."
         )
+
     costs = [_cost(trace, against) for trace in traces]
     end = min(float(cost[-1]) for cost in costs)
     if end <= 0:
         raise ConfigError(
             f"Expected evaluations that cost {against}, but these cost none. Draw them against evaluations."
         )
+
+    # Each series is a step function of the cost, which is read off at common places.
     start = max(float(cost[0]) for cost in costs)
     x = np.arange(1.0, end + 1) if against == "evaluations" else np.linspace(min(start, end), end, _N_MARKS)
     rows = [
@@ -231,6 +237,7 @@ def band(traces: Sequence[Trace], values: Sequence[FloatArray], against: Axis = 
 
 
 def _cost(trace: Trace, against: Axis) -> FloatArray:
+    """Return the cost after each evaluation of a search, ``(n,)``."""
     if against == "evaluations":
         return np.arange(1.0, len(trace) + 1)
     return trace.tokens if against == "tokens" else trace.seconds

@@ -11,10 +11,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class UnitCube:
-    """Maps vectors to the feasible genome nearest to them, and genomes back.
+    """The map from vectors of the unit cube to the nearest feasible genomes, and back.
 
-    A vector holds the y of all control points, then the x of the inner ones where they may move, each as share of its
-    axis.
+    A vector holds the y of all control points and then, where they may move, the x of the inner control points. Each
+    coordinate is a share of its axis.
 
     Args:
         space: The curves.
@@ -29,11 +29,16 @@ class UnitCube:
         self.n_dimensions = space.n_points + self._n_inner
 
     def genome(self, vector: Sequence[float] | FloatArray) -> BezierGenome:
-        """Return the feasible genome nearest to a vector, ``(n_dimensions,)``; x that must be sorted are sorted."""
+        """Return the feasible genome nearest to a vector; where the x must be sorted, they are sorted first.
+
+        Args:
+            vector: Shares of the axes, ``(n_dimensions,)``.
+        """
         space = self._space
         y_axis, x_last = space.y_axis, space.x_axis.high
         shares = [float(share) for share in vector]
         y = [y_axis.low + share * (y_axis.high - y_axis.low) for share in shares[: space.n_points]]
+
         inner = [share * x_last for share in shares[space.n_points :]]
         if not self._n_inner:
             inner = space.x_axis.values(space.even_xs())[1:-1]
@@ -41,7 +46,14 @@ class UnitCube:
         return space.nearest(list(zip(x, y, strict=True)))
 
     def vector(self, genome: Sequence[tuple[float, float]]) -> FloatArray:
-        """Return the vector of a genome, ``(n_dimensions,)``; 0.5 on an axis that is one point."""
+        """Return the vector of a genome; the share is 0.5 on an axis that is a single point.
+
+        Args:
+            genome: Control points, ``(n_points, 2)``.
+
+        Returns:
+            The vector, ``(n_dimensions,)``.
+        """
         space = self._space
         y_axis, x_axis = space.y_axis, space.x_axis
         y = [_share(y, y_axis.low, y_axis.high) for _, y in genome]

@@ -1,4 +1,9 @@
-"""From genomes to evaluations: blocks of examples on workers, races, and the loop that keeps a journal."""
+"""Execution of a search: evaluations on workers, and the loop that keeps them in a journal.
+
+- `Evaluator`, `ProblemFacts`: the evaluation of genomes on a pool
+- `drive`, `SearchLine`, `JOURNAL_FORMAT`: the loop and its journal
+- `with_less_memory`: work in smaller batches where the memory does not suffice
+"""
 
 import lazy_loader
 

@@ -34,10 +34,10 @@ class Cost:
     """The cost of the evaluations of an evaluator.
 
     Attributes:
-        tokens: Tokens forwarded, those of curves that only fill a pass up among them, a backward pass counted as two.
-        seconds: Time of the workers, added up.
-        scored: Scores of single examples.
-        unraced: Scores of single examples without racing.
+        tokens: Tokens forwarded, including those of curves that only fill up a pass; a backward pass counts as two.
+        seconds: Sum of the time of all workers.
+        scored: Number of scores of single examples.
+        unraced: Number that it would be without racing.
     """
 
     tokens: int = 0
@@ -47,35 +47,36 @@ class Cost:
 
 
 class Evaluator:
-    """Turns genomes into evaluations, as workers come free.
+    """The evaluation of genomes and probes on the workers of a pool.
 
-    With racing, examples are scored in blocks, the same for every candidate, and a candidate is dropped once a paired
-    test says that it is worse than the parent it would have to beat. Genomes that are submitted together share forward
-    passes. Results do not depend on the number of workers.
+    With racing, examples are scored in blocks, which are the same for every candidate. A candidate is dropped once a
+    paired test says that it is worse than the parent that it would have to beat. Genomes that are submitted together
+    share forward passes. Results do not depend on the number of workers.
 
-    Gradients are taken of samples of the examples, which are dealt like blocks: sample t is the next one after sample
-    t - 1, and after the last comes the first.
+    A gradient is taken on a sample of the examples. Samples are dealt like blocks and take turns: after the last
+    sample comes the first.
 
     Args:
-        source: A problem, which is then scored in this process, or a pool whose workers hold one.
+        source: A problem, which is then scored in this process; or a pool whose workers hold a problem.
         space: The space that decodes genomes.
-        settings: How scores become fitness values and how candidates are raced; the defaults when ``None``.
-        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit. In a steady-state search every
-            candidate has its own, because which of them come together there depends on the workers, and ``gradient``
-            has one at a time. As many as fit are at most an eighth of a generation, so that workers find work.
-        problem_of: Takes what a worker of the pool holds and returns the problem; it crosses to the workers.
+        settings: The aggregate that makes fitness values, the rules of racing, and the algorithm; the defaults when
+            ``None``.
+        n_candidates: Number of candidates that share a forward pass; ``None`` for as many as fit, but at most an
+            eighth of a generation, so that many workers find work. The number is 1 where the algorithm shares no
+            passes: in steady-state, which candidates are ready together depends on the workers, and ``gradient`` has
+            one candidate at a time.
+        problem_of: Function that takes the target of a worker and returns the problem; it is sent to the workers.
 
     Attributes:
-        facts: What the problem is.
+        facts: Everything about the problem but its model.
         space: The space that decodes genomes.
         n_candidates: Candidates that share a forward pass.
         cost: The cost of all evaluations so far.
 
     Raises:
-        ConfigError: ``n_candidates`` is not a positive number, or more than one in a steady-state search or with
-            ``gradient``; the problem has another number of layers than the space, or no gradient where the settings
-            take some.
-        LpesError: A worker could not read off the problem what must be known of it.
+        ConfigError: ``n_candidates`` is not a positive number, or more than one where the algorithm shares no passes;
+            the problem has another number of layers than the space, or no gradient where the search takes some.
+        LpesError: A worker could not read the facts of the problem.
     """
 
     def __init__(
@@ -105,15 +106,18 @@ class Evaluator:
                 "Override its method gradient, or use an algorithm without gradients."
             )
 
+        # Without racing, all examples are one block.
         blocks = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
             if self._settings.racing
             else [np.arange(len(self.facts.example_ids))]
         )
         self._block_ids = [tuple(self.facts.example_ids[number] for number in block) for block in blocks]
-        # Examples in the order in which they are scored, and where each block ends in it.
+
+        # The numbers of the examples in the order in which they are scored, and the end of each block in it.
         self._order = np.concatenate(blocks)
         self._ends = np.cumsum([len(block) for block in blocks])
+
         self._samples = (
             example_blocks(self.facts.sources, self.facts.groups, self._settings.gradient_sources)
             if takes_gradients
@@ -127,7 +131,8 @@ class Evaluator:
         self._plan: WorkPlan = self._pool.call(
             self._on_problem(plan_work), self._block_ids, self._sample_ids, wanted
         )
-        # A generation is so many groups at least, so that many workers find work; their number itself must not show.
+
+        # The least number of groups of a generation is fixed, because the number of workers must not show in results.
         most = max(1, self._settings.n_offspring // _GROUPS_OF_A_GENERATION)
         self.n_candidates = self._plan.n_candidates if wanted else min(self._plan.n_candidates, most)
         self.cost = Cost()
@@ -145,19 +150,19 @@ class Evaluator:
         reference: Reference | None = None,
         labels: Sequence[str] | None = None,
     ) -> int:
-        """Put requests on their way.
+        """Send genomes, or a probe, to the workers.
 
         Args:
             requests: From one to ``n_candidates`` genomes, which share forward passes; or one `GradientProbe`.
             reference: Scores of the parent they are raced against, ``(n_examples,)``; ``None`` to score them fully.
-            labels: What messages call them, one for each.
+            labels: One name for each in messages.
 
         Returns:
             The number of the group.
 
         Raises:
-            ConfigError: There are no genomes, or more than share a forward pass; or another number of reference scores
-                than examples, or of labels than genomes.
+            ConfigError: There are no genomes, or more than share a forward pass; the number of reference scores is not
+                that of examples, or the number of labels not that of genomes.
             CurveError: A genome is not feasible in the space, or a scale of a probe is outside of its bounds.
         """
         n, number = len(requests), self._n_groups
@@ -232,10 +237,13 @@ class Evaluator:
                 return task.group.number, [evaluation for evaluation in evaluations if evaluation is not None]
 
     def account(self, usage: Sequence[Usage]) -> list[str]:
-        """Return what the evaluations cost, as lines for people.
+        """Return lines for people about the cost of the evaluations.
 
         Args:
-            usage: How busy the workers were, from the pool.
+            usage: The usage of the workers, from the pool.
+
+        Returns:
+            The lines; none before the first evaluation.
         """
         cost = self.cost
         if not cost.unraced:
@@ -251,7 +259,7 @@ class Evaluator:
         ]
 
     def _on_problem(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of the worker's target that hands its problem to ``function``."""
+        """Return a function that takes the target of a worker and calls ``function`` with the problem in it."""
         return function if self._problem_of is None else partial(_hand_over, self._problem_of, function)
 
     def _send(self, task: Pass) -> None:
@@ -292,7 +300,7 @@ class Evaluator:
 
         failure = completion.failure
         if failure is not None and len(task.members) > 1:
-            # One of them is at fault; alone, the others live.
+            # One of them is at fault. Each is scored alone now, so that the others do not fail with it.
             for member in task.members:
                 self._send(Pass(task.group, (member,), task.block))
             return
@@ -359,13 +367,13 @@ class Evaluator:
 
 
 def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return how much each score counts in the mean of the set means, ``(n_examples,)``."""
+    """Return the weight of each score in the mean of the set means, ``(n_examples,)``."""
     sizes = Counter(groups)
     return np.array([1 / (len(sizes) * sizes[name]) for name in groups])
 
 
 def _n_wanted(n_candidates: int | None, name: str, algorithm: type[Algorithm]) -> int | None:
-    """Return how many candidates shall share a forward pass; ``None`` for as many as fit.
+    """Return the number of candidates that shall share a forward pass; ``None`` for as many as fit.
 
     Raises:
         ConfigError: The number is no positive whole number, or more than 1 where the algorithm shares no passes.

@@ -1,4 +1,4 @@
-"""What the process that drives a run must know of a problem that lives in its workers."""
+"""ProblemFacts: everything about a problem but its model, for the process that drives the workers."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class ProblemFacts:
         n_layers: Number of scales.
         example_ids: Ids of the examples, ``(n_examples,)``.
         groups: Set of each example, ``(n_examples,)``.
-        sources: What each example is made of, ``(n_examples,)``.
+        sources: The material of each example, ``(n_examples,)``.
         positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
         sharing: Whether examples that begin alike share a run over their beginning; ``None`` for problems without
             tokens.
         has_gradient: Whether the problem defines a gradient.
-        gradient_cost: Forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
+        gradient_cost: Number of forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.
         data_hash: SHA-256 of the examples; empty for problems that are not made of data.
     """
@@ -40,10 +40,13 @@ class ProblemFacts:
 
     @classmethod
     def of(cls, problem: Problem) -> "ProblemFacts":
-        """Read the facts off a problem.
+        """Return the facts of a problem.
+
+        Args:
+            problem: The problem.
 
         Raises:
-            TaskError: It is no problem, or what it says of its examples does not fit together.
+            TaskError: The object is no problem, or what it says of its examples does not fit together.
         """
         if not isinstance(problem, Problem):
             raise TaskError(
@@ -67,24 +70,32 @@ class ProblemFacts:
         return facts
 
     def _check(self) -> None:
+        """Refuse facts that do not fit together.
+
+        Raises:
+            TaskError: They do not.
+        """
         n = len(self.example_ids)
         if not n or len(self.groups) != n or len(self.sources) != n:
             raise TaskError(
                 f"Expected example_ids, groups and sources of one length of at least 1, but got {n}, "
                 f"{len(self.groups)} and {len(self.sources)}. Keep them as tuples with one entry for each example."
             )
+
         cost = self.gradient_cost
         if not isinstance(cost, int) or isinstance(cost, bool) or cost < 1:
             raise TaskError(
                 f"Expected gradient_cost of the problem to be a whole number of at least 1, but got {cost!r:.80}. A "
                 "forward and a backward pass are 3."
             )
+
         texts = (*self.example_ids, *self.groups, *self.sources)
         wrong = [text for text in texts if not isinstance(text, str)]
         if wrong:
             raise TaskError(
                 f"Expected example_ids, groups and sources to hold text, but got {wrong[0]!r:.80}. Name them by str."
             )
+
         (most, count), *_ = Counter(self.example_ids).most_common(1)
         if count > 1:
             raise TaskError(

@@ -1,4 +1,4 @@
-"""The loop of a search: it asks for candidates, has them evaluated, keeps the evaluations and tells them."""
+"""The loop of a search: ask, evaluate, keep in a journal, tell."""
 
 import itertools
 from collections import deque
@@ -18,7 +18,7 @@ from lpes_evo.search import Evaluation, EvaluationRecord, GradientProbe, Search
 from lpes_evo.storage import Journal
 
 JOURNAL_FORMAT = "lpes-evo/journal"
-"""What the header of the journal of a search has under ``format``."""
+"""The ``format`` in the header of the journal of a search."""
 
 
 Coordinate = Annotated[float, Field(ge=-1e6, le=1e6)]
@@ -29,8 +29,8 @@ class SearchLine(EvaluationRecord):
     """A line of the journal of a search.
 
     Attributes:
-        key: The key of the genome, or another one for a failure that answers nothing.
-        control_points: Its control points as (layer, scale).
+        key: The key of the genome or probe; another key for a failure that answers no later question.
+        control_points: The control points as (layer, scale).
     """
 
     WHAT: ClassVar[str] = "a line of the journal of a search"
@@ -44,10 +44,13 @@ class SearchLine(EvaluationRecord):
 
         Args:
             record: The record.
-            path: The journal it stands in, for messages.
+            path: The journal that holds it, for messages.
+
+        Returns:
+            The line.
 
         Raises:
-            JournalError: It is no valid evaluation of a curve; the message names file and key.
+            JournalError: The record is no valid evaluation of a curve; the message names file and key.
         """
         return cls.of(record, f"the line of key {str(record.get('key'))[:80]!r} in {path}")
 
@@ -57,22 +60,24 @@ def drive(
 ) -> None:
     """Ask, evaluate and tell until the search stops.
 
-    Candidates are dealt out as workers come free, and kept as they are finished; the search is told in the order in
-    which it asked. A failure is told once the success of a later candidate is known, or nothing else is on its way. It
-    is kept as the answer to its genome once a later one of its kind has succeeded, or the search has ended; gradients
-    are one kind, full evaluations the other. Failures that stop the run are kept beside the others and answer nothing,
-    so that a resumed run, its cause mended, tries them again.
+    Candidates go to workers as these become free, and each evaluation is kept in the journal as soon as it is
+    finished. The search is told in the order in which it asked.
+
+    A failure is told once a later candidate has succeeded, or once nothing else is on its way. It is kept as the
+    answer to its genome once a later candidate of its kind has succeeded, or once the search has ended; gradients are
+    one kind, full evaluations the other. Failures that stop the run are kept beside the others and answer nothing, so
+    that a resumed run, its cause mended, tries these candidates again.
 
     Args:
         search: The search.
-        evaluator: Evaluates genomes.
-        journal: Answers known genomes and keeps new evaluations.
-        reporter: Hears how the work goes.
+        evaluator: Evaluates what the search asks for.
+        journal: Answers what is known already, and keeps new evaluations.
+        reporter: Is told of every evaluation and generation.
 
     Raises:
         ConfigError: Search and evaluator have different spaces.
-        EvaluationError: ``max_failures`` evaluations of a kind failed in a row, in the order in which their genomes
-            were asked for, all of a generation without a survivor, or every gradient of the search.
+        EvaluationError: ``max_failures`` evaluations of a kind failed in a row, in the order in which they were asked
+            for; or all of a generation without a survivor failed, or every gradient of the search.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
@@ -86,7 +91,7 @@ def drive(
 
 @dataclass
 class _Entry:
-    """A genome or a probe that was asked for, and its evaluation once there is one.
+    """A genome or a probe that the search asked for, until the search is told its evaluation.
 
     Attributes:
         request: The genome or the probe.
@@ -102,10 +107,12 @@ class _Entry:
 
     @property
     def has_failed(self) -> bool:
+        """Whether the evaluation is a failure."""
         return self.evaluation is not None and self.evaluation.status == "failed"
 
     @property
     def is_probe(self) -> bool:
+        """Whether a gradient is wanted."""
         return isinstance(self.request, GradientProbe)
 
     @property
@@ -117,7 +124,14 @@ class _Entry:
 
 
 class _Drive:
-    """The state of the loop: what was asked for and is not yet told."""
+    """The state of the loop.
+
+    Args:
+        search: The search.
+        evaluator: Evaluates what the search asks for.
+        journal: Answers what is known already, and keeps new evaluations.
+        reporter: Is told of every evaluation and generation.
+    """
 
     def __init__(
         self, search: Search, evaluator: Evaluator, journal: Journal | None, reporter: Reporter
@@ -126,11 +140,14 @@ class _Drive:
         self._evaluator = evaluator
         self._journal = journal
         self._reporter = reporter
+
+        # What the search asked for and was not told yet, oldest first; and what of it is at the evaluator, by group.
         self._line: deque[_Entry] = deque()
         self._groups: dict[int, list[_Entry]] = {}
         self._n_asked = 0
         self._n_logged = 0
-        # Those of a kind that were told and have failed since the last success.
+
+        # The failures that the search was told since the last success of their kind, by whether they are probes.
         self._failed: dict[bool, list[_Entry]] = {False: [], True: []}
         self._has_gradients = False
         self._best: float | None = None
@@ -143,12 +160,13 @@ class _Drive:
             if self._groups:
                 self._collect()
             self._tell()
+
             if not self._line and not self._search.can_ask():
                 self._end()
                 return
 
     def _ask(self) -> None:
-        """Take all genomes that the search gives by now; known ones are answered at once."""
+        """Take all that the search asks for by now; what is known is answered at once."""
         # Which candidates are given at once may depend on what is finished; then each has passes of its own.
         size = self._evaluator.n_candidates if self._search.algorithm.in_flight is None else 1
         while self._search.can_ask():
@@ -156,13 +174,14 @@ class _Drive:
             reference = self._search.reference()
             entries = [_Entry(request, self._search.generation) for request in requests]
             self._line.extend(entries)
+
             together = 1 if entries and entries[0].is_probe else size
             for start in range(0, len(entries), together):
                 self._begin(entries[start : start + together], reference)
             self._tell()
 
     def _begin(self, entries: list[_Entry], reference: tuple[float, ...] | None) -> None:
-        """Put a group on its way unless the journal knows all of it.
+        """Send a group to the evaluator unless the journal knows all of it.
 
         A group that is known in part is scored whole, so that its forward passes have the shape they always had.
         """
@@ -171,6 +190,7 @@ class _Drive:
         for entry, evaluation in zip(entries, known, strict=True):
             if evaluation is not None:
                 self._take(entry, evaluation, fresh=False)
+
         if None in known:
             labels = [f"candidate {first + index}" for index in range(len(entries))]
             number = self._evaluator.submit([entry.request for entry in entries], reference, labels)
@@ -184,10 +204,12 @@ class _Drive:
                 self._take(entry, evaluation, fresh=True)
 
     def _take(self, entry: _Entry, evaluation: Evaluation, *, fresh: bool) -> None:
+        """Take an evaluation, fresh or out of the journal; a failure is kept only once it is final."""
         entry.evaluation, entry.is_kept = evaluation, not fresh
         if evaluation.status == "ok":
             self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
         self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
+
         if not entry.has_failed:
             self._keep(entry, entry.request.key)
 
@@ -197,17 +219,20 @@ class _Drive:
             failed = list(itertools.takewhile(lambda entry: entry.has_failed, self._line))
             if failed and not self._are_final(failed):
                 break
-            told = failed or [self._line[0]]
-            kind = told[0].is_probe
+
+            observed = failed or [self._line[0]]
+            kind = observed[0].is_probe
             if failed:
                 self._failed[kind] += failed
             else:
                 self._settle(kind)
                 self._has_gradients |= kind
-            for entry in told:
+
+            for entry in observed:
                 self._line.popleft()
                 if entry.evaluation is not None:
                     self._search.tell([entry.evaluation])
+
         for record in self._search.logbook[self._n_logged :]:
             self._reporter.generation(record)
         self._n_logged = len(self._search.logbook)
@@ -216,7 +241,7 @@ class _Drive:
         """Return whether the failures at the head of the line are final.
 
         Raises:
-            EvaluationError: They are one too many, or nothing has succeeded and nothing else is on its way.
+            EvaluationError: There is one failure too many, or nothing has succeeded and nothing else is on its way.
         """
         is_idle = not self._groups and not self._search.can_ask()
         n_in_a_row = len(self._failed[failed[0].is_probe]) + len(failed)
@@ -225,7 +250,7 @@ class _Drive:
         return is_idle or (len(failed) < len(self._line) and self._line[len(failed)].evaluation is not None)
 
     def _settle(self, kind: bool) -> None:
-        """Keep the failures of a kind as what came of their genomes."""
+        """Keep the failures of a kind as the answers to their genomes."""
         for entry in self._failed[kind]:
             self._keep(entry, entry.request.key)
         self._failed[kind] = []
@@ -242,11 +267,16 @@ class _Drive:
             self._settle(kind)
 
     def _give_up(self, n_in_a_row: int, last: _Entry) -> NoReturn:
-        """Keep the open failures where they answer nothing, and stop the run."""
+        """Keep the open failures under keys that answer nothing, and stop the run.
+
+        Raises:
+            EvaluationError: Always.
+        """
         for entry in (*self._failed[False], *self._failed[True], *self._line):
             if entry.has_failed:
                 number = 0 if self._journal is None else len(self._journal)
                 self._keep(entry, f"failed {number}: {entry.request.key}")
+
         traceback = (last.evaluation.error if last.evaluation is not None else None) or ""
         where = (
             f"Its traceback:\n{traceback.strip()}"
@@ -273,6 +303,7 @@ class _Drive:
         record = self._journal.get(entry.request.key) if self._journal is not None else None
         if self._journal is None or record is None:
             return None
+
         line = SearchLine.read(record, self._journal.path)
         evaluation = line.evaluation
         if [list(point) for point in line.control_points] != entry.control_points:
@@ -280,6 +311,7 @@ class _Drive:
                 f"Expected control points {entry.control_points} under their key in {self._journal.path}, but got "
                 f"{list(line.control_points)!r:.80}. The journal was edited; restore it or start a new run."
             )
+
         n_examples, n_layers = len(self._evaluator.facts.example_ids), self._search.space.n_layers
         if evaluation.status == "ok":
             fits = len(evaluation.scores) == n_examples
@@ -290,6 +322,7 @@ class _Drive:
                 f"Expected scores of the {n_examples} examples under key {record['key']!r:.80} in "
                 f"{self._journal.path}, but got others. The journal was edited; restore it or start a new run."
             )
+
         wanted = n_layers if entry.is_probe and evaluation.status != "failed" else 0
         if len(evaluation.gradient) != wanted:
             raise JournalError(

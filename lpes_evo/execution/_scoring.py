@@ -19,12 +19,12 @@ class WorkPlan:
     """The shape and the cost of the work of an evaluator.
 
     Attributes:
-        block_tokens: Tokens that one candidate forwards in each block, ``(n_blocks,)``.
-        n_candidates: Candidates that share a forward pass.
-        is_exact: Whether scores do not depend on the shape of a batch beyond rounding in float32; in half precision
-            every pass is filled up to ``n_candidates``, so that all candidates are scored under one shape.
-        gradient_tokens: Tokens that the gradient on each sample costs, ``(n_samples,)``, a backward pass counted as
-            two forward passes.
+        block_tokens: Number of tokens that one candidate forwards in each block, ``(n_blocks,)``.
+        n_candidates: Number of candidates that share a forward pass.
+        is_exact: Whether scores do not depend on the shape of a batch beyond rounding in float32. In half precision
+            they do, and every pass is filled up to ``n_candidates``, so that all candidates are scored under one shape.
+        gradient_tokens: Number of tokens that the gradient on each sample costs, ``(n_samples,)``; a backward pass
+            counts as two forward passes.
     """
 
     block_tokens: tuple[int, ...]
@@ -39,13 +39,13 @@ def plan_work(
     samples: Sequence[Sequence[str]],
     n_candidates: int | None,
 ) -> WorkPlan:
-    """Return what blocks of examples cost, and how many candidates fit in a forward pass.
+    """Return the cost of blocks of examples, and the number of candidates that fit in a forward pass.
 
     Args:
         problem: The problem.
         blocks: Ids of the examples of each block.
-        samples: Ids of the examples of each sample that gradients are taken of.
-        n_candidates: Candidates that share a forward pass; ``None`` for as many as fit.
+        samples: Ids of the examples of each sample on which gradients are taken.
+        n_candidates: Number of candidates that share a forward pass; ``None`` for as many as fit.
 
     Returns:
         The plan.
@@ -62,6 +62,7 @@ def plan_work(
                 f"{wrong[0]!r}. Return 1 where candidates share no forward pass."
             )
         n_candidates = min(fitting)
+
     return WorkPlan(
         block_tokens=tuple(map(problem.n_tokens_of, blocks)),
         n_candidates=n_candidates,
@@ -81,7 +82,7 @@ def score_block(
         example_ids: The examples.
 
     Returns:
-        The scores, ``(n_candidates, n_examples)``, and how often the batch was halved for want of memory.
+        The scores, ``(n_candidates, n_examples)``, and the number of times the batch was halved for want of memory.
 
     Raises:
         EvaluationError: The problem returned another shape.
@@ -102,17 +103,17 @@ def gradient_block(
     example_ids: Sequence[str],
     weights: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
-    """Score some examples under one curve and take the gradient of the weighted sum of their scores.
+    """Score some examples under one curve, and take the gradient of the weighted sum of their scores.
 
     Args:
         problem: The problem.
         scales: The curve, ``(n_layers,)``.
         example_ids: The examples.
-        weights: How much each score counts, ``(n_examples,)``.
+        weights: The weight of each score, ``(n_examples,)``.
 
     Returns:
-        The scores, ``(n_examples,)``, the gradient, ``(n_layers,)``, and how often the batch was halved for want of
-        memory.
+        The scores, ``(n_examples,)``, the gradient, ``(n_layers,)``, and the number of times the batch was halved for
+        want of memory.
 
     Raises:
         EvaluationError: The problem returned other shapes, or values that are not finite real numbers.
@@ -124,6 +125,7 @@ def gradient_block(
         scores, gradient = (np.asarray(part) for part in pair)
     except (TypeError, ValueError) as error:
         raise EvaluationError(f"Expected a pair of scores and gradient, but got {pair!r:.80}.") from error
+
     if scores.shape != (len(example_ids),) or gradient.shape != scales.shape:
         raise EvaluationError(
             f"Expected scores of shape (n_examples,) = ({len(example_ids)},) and a gradient of shape (n_layers,) = "
@@ -140,20 +142,23 @@ def with_less_memory(problem: Problem, work: Callable[[Any], _Value]) -> tuple[_
 
     Args:
         problem: The problem.
-        work: Called with the problem, then with ever smaller versions of it.
+        work: Function that takes the problem, and then ever smaller versions of it.
 
     Returns:
-        What the work returned, and how often the batch was halved.
+        The result of the work, and the number of times the batch was halved.
     """
     n_halvings = 0
     while True:
         try:
             return work(problem), n_halvings
-        except Exception as error:  # what runs out of memory has several classes; others go on up
+        except (
+            Exception
+        ) as error:  # errors for want of memory have several classes; all others are raised again
             smaller = problem.smaller() if is_out_of_memory(error) else None
             if smaller is None:
                 raise
-        # Out of the handler, the frames that hold the device's tensors are gone, so the memory comes back.
+
+        # Outside of the handler, the frames that hold tensors of the device are gone, so their memory is free.
         problem = smaller
         n_halvings += 1
         empty_caches()

@@ -13,6 +13,7 @@ from ._patch import (
     unpatch_rope as unpatch_rope,
 )
 from ._probe import rotary_layers as rotary_layers
+from ._scales import CheckedScales as CheckedScales
 from ._structure import (
     count_layers as count_layers,
     decoder_layers as decoder_layers,

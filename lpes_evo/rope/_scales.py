@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from lpes_evo.errors import ScalesError
 from lpes_evo.scales import check_scales
 
-__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "LayerScales"]
+__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "CheckedScales", "LayerScales"]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
 """The bounds of a scale. Beyond these bounds positions lose their meaning in float32, in which models compute angles:
@@ -36,7 +36,9 @@ class LayerScales:
             ScalesError: The scales are not readable real numbers, have a wrong shape, or hold a value that is not
                 finite or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
         """
-        values = torch.from_numpy(_in_range(check_scales(_readable(scales), n_layers)).copy())
+        is_checked = isinstance(scales, CheckedScales) and scales.n_layers == n_layers
+        checked = scales if is_checked else CheckedScales(scales, n_layers)
+        values = torch.from_numpy(np.array(checked))
         self.live = isinstance(scales, torch.Tensor) and scales.requires_grad
         self._scales: torch.Tensor = scales if self.live and isinstance(scales, torch.Tensor) else values
         self._ready: dict[torch.device, torch.Tensor] = {}
@@ -113,3 +115,41 @@ def _in_range(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             f"at layer {where[-1]}. Beyond these bounds rotated positions overflow or vanish in float32."
         )
     return array
+
+
+class CheckedScales:
+    """Scales that were checked once, so that their rows are put into force without another check.
+
+    It is array-like, and `patch_rope` and `RopePatch.set` take it as they take any scales.
+
+    Args:
+        scales: Position divisors, ``(n_layers,)`` or ``(batch, n_layers)``.
+        n_layers: Number of layers of the model.
+
+    Raises:
+        ScalesError: The scales are not readable real numbers, have a wrong shape, or hold a value that is not finite
+            or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
+    """
+
+    def __init__(self, scales: npt.ArrayLike | torch.Tensor, n_layers: int) -> None:
+        self._values: npt.NDArray[np.float64] = _in_range(check_scales(_readable(scales), n_layers)).copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
+        """Return a copy of the scales as an array."""
+        values: npt.NDArray[np.float64] = self._values.astype(dtype or np.float64)
+        return values
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers of the model."""
+        return int(self._values.shape[-1])
+
+    def rows(self, numbers: Sequence[int]) -> CheckedScales:
+        """Return some rows of scales of shape ``(batch, n_layers)``, in the given order.
+
+        Args:
+            numbers: Numbers of the rows; a row may come several times.
+        """
+        chosen = CheckedScales.__new__(CheckedScales)
+        chosen._values = self._values[list(numbers)]
+        return chosen

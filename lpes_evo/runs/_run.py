@@ -23,7 +23,7 @@ from lpes_evo.runs._report import (
     summarise,
 )
 from lpes_evo.scales import Scales
-from lpes_evo.search import Search
+from lpes_evo.search import Search, find_algorithm
 from lpes_evo.storage import Journal, provenance, write_atomic
 from lpes_evo.workers import Pool, make_pool
 
@@ -77,6 +77,7 @@ def run_search(
     with folder.locked():
         # Bad data are refused before a model is loaded.
         draw_examples(config)
+        find_algorithm(config.search.algorithm)
 
         reporter.stage(f"Loading {config.model.name}")
         pool = make_pool(

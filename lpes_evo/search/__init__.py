@@ -1,4 +1,12 @@
-"""The search as ask and tell: it knows curves and fitness values, but no model."""
+"""Search over curves: ask and tell, with one class for each algorithm.
+
+- The search: `Search`, `Evaluation`, `EvaluationRecord`
+- Algorithms: `Algorithm`, `Candidate`, `GradientProbe`, `Request`, `Progress`, `ALGORITHMS`, `find_algorithm`
+- Parts of algorithms: `starting_points`, `curve_keys`, `Surrogate`
+- Racing and random streams: `example_blocks`, `is_worse`, `isolated_random`, `check_seed`
+
+The package deals with curves and fitness values; it loads no model.
+"""
 
 import lazy_loader
 

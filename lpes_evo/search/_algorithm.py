@@ -36,8 +36,8 @@ class Algorithm(ABC):
     In the settings of a run it is named by its file: ``search.algorithm: climber.py:HillClimber``.
 
     Every draw comes from Python's ``random`` or NumPy's global generator, as in DEAP. The search seeds both for the
-    time of the constructor and of every call of `propose`, and gives them back as they were. So long as an algorithm
-    draws from nothing else, the search is a function of its seed and can be resumed.
+    constructor and for every call of `propose` and `observe`, and restores the state in which they were. As long as an
+    algorithm draws from nothing else, the search is a function of its seed and can be resumed.
 
     Args:
         space: The curves.

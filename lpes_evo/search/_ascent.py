@@ -22,11 +22,11 @@ _SOFTNESS = 1e-3
 
 
 class Ascent:
-    """Climbs by Adam on the logarithm of y and on x as share of its axis.
+    """An ascent by Adam on the logarithm of y and on x as share of its axis.
 
     Adam is algorithm 1 of Kingma and Ba, "Adam: a method for stochastic optimization" (ICLR 2015), with the constants
-    given there. After each step the points go to the nearest ones within bounds, order and amplitude; the grid is only
-    met by what `arrival` returns.
+    given there. After each step the points move to the nearest points within bounds, order and amplitude. Only
+    `arrival` rounds to the grid.
 
     Args:
         space: The curves.
@@ -46,30 +46,35 @@ class Ascent:
 
     @property
     def scales(self) -> npt.NDArray[np.float64]:
-        """The scales where it stands, ``(n_layers,)``."""
+        """The scales that are reached, ``(n_layers,)``."""
         scales: npt.NDArray[np.float64] = self._continuous.decode(self._points[None])[0]
         return scales
 
     def arrival(self) -> BezierGenome:
-        """Return the feasible genome nearest to where it stands."""
+        """Return the feasible genome nearest to the points that are reached."""
         return self._space.nearest(self._points.tolist())
 
     def step(self, gradient: npt.ArrayLike) -> None:
-        """Go one step.
+        """Take one step.
 
         Args:
             gradient: Derivative of the fitness with respect to each scale, ``(n_layers,)``.
         """
         slope = np.asarray(gradient, dtype=np.float64) - self._penalty * variation_slope(self.scales)
+
+        # The chain rule, from the scales to x as share of its axis and to the logarithm of y.
         in_y, in_x = self._continuous.jacobian(self._points)
         length = max(1.0, self._continuous.x_axis.high)
         x, y = self._points.T
         slopes = np.column_stack([slope @ in_x * length, slope @ in_y * y])
+
+        # The moments of Adam, without the bias of their start at zero.
         self._n_steps += 1
         self._mean += (1 - _DECAY) * (slopes - self._mean)
         self._square += (1 - _SQUARE_DECAY) * (slopes**2 - self._square)
         mean = self._mean / (1 - _DECAY**self._n_steps)
         square = self._square / (1 - _SQUARE_DECAY**self._n_steps)
+
         moves = self._rate * mean / (np.sqrt(square) + _LEAST)
         moved = np.column_stack([x + length * moves[:, 0], y * np.exp(moves[:, 1])])
         self._points = np.array(self._continuous.nearest(moved.tolist()))

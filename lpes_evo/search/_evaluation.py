@@ -1,4 +1,4 @@
-"""Evaluation: the outcome of one evaluation, and how it stands in a journal."""
+"""Evaluation: the outcome of one evaluation, and its record in a journal."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ STEEPEST = 1e100
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about one genome after its evaluation.
+    """The outcome of the evaluation of one genome or probe.
 
     Attributes:
         values: Fitness values, one per objective, larger is better; empty unless the status is ``"ok"``.
@@ -44,7 +44,7 @@ class Evaluation:
     gradient: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evaluation as values that `json` can write; what is not there is left out."""
+        """Return the evaluation as values that `json` can write, without fields that are empty."""
         given = {name: value for name, value in vars(self).items() if value or name in _ALWAYS}
         return EvaluationRecord.of(given, "an evaluation").to_json()
 
@@ -66,7 +66,7 @@ class Evaluation:
 
 
 class EvaluationRecord(Record):
-    """An evaluation as it stands in a journal; the fields are those of `Evaluation`."""
+    """The record of an evaluation in a journal; the fields are those of `Evaluation`."""
 
     WHAT: ClassVar[str] = "an evaluation"
     REMEDY: ClassVar[str] = "The journal was edited; restore it or start a new run."
@@ -105,16 +105,18 @@ class EvaluationRecord(Record):
 
 
 def checked_evaluation(evaluation: Evaluation) -> Evaluation:
-    """Return an evaluation whose values are plain finite floats, or a failed one that says what came instead.
+    """Return an evaluation whose values are plain finite floats, or a failed one that names the wrong value.
 
     Args:
         evaluation: An evaluation that may come from code of a user.
 
     Returns:
-        The evaluation; failed where a value is not a finite real number, or a derivative is none below `STEEPEST`.
+        The evaluation; failed where a value is not a finite real number, or a derivative is not a real number below
+        `STEEPEST`.
     """
     if evaluation.status not in ("ok", "sampled"):
         return evaluation
+
     if evaluation.status == "ok":
         values = _below(math.inf, evaluation.values)
         if values is not None:
@@ -125,12 +127,13 @@ def checked_evaluation(evaluation: Evaluation) -> Evaluation:
         if gradient is not None:
             return dataclasses.replace(evaluation, gradient=gradient)
         expected, came = f"derivatives that are real numbers below {STEEPEST:g}", evaluation.gradient
+
     error = f"ValueError: Expected {expected}, but got {came!r:.80}."
     return dataclasses.replace(evaluation, values=(), gradient=(), status="failed", error=error)
 
 
 def _below(most: float, numbers: Any) -> tuple[float, ...] | None:
-    """Return numbers as floats; ``None`` where there are none, or one is not real or not below a limit."""
+    """Return numbers as floats; ``None`` for no numbers, or where one is not real or not below a limit."""
     try:
         floats = tuple(float(number) for number in numbers)
     except (TypeError, ValueError, OverflowError):

@@ -64,6 +64,7 @@ class Progress:
 
     Attributes:
         n_candidates: Number of candidates so far, those whose curve was known among them.
+        n_observed: Number of requests that were observed.
         n_idle: Number of candidates since the last one that drew a new curve.
         evaluations: The evaluations so far by the key of their curve, see `curve_keys`, in the order of proposals.
         survivors: Population and hall of fame.
@@ -90,6 +91,7 @@ class Progress:
         self._row: Counter[str] = Counter()
         self._row_generation = 0
         self.n_candidates = 0
+        self.n_observed = 0
         self.n_idle = 0
         self.evaluations: dict[bytes, Evaluation] = {}
         self.survivors = Survivors(settings.population_size, n_objectives)
@@ -143,7 +145,11 @@ class Progress:
             CurveError: The genome of a candidate is not feasible.
         """
         if isinstance(request, GradientProbe):
-            self._line.append(Entry(request, request, request.key.encode(), True, self.generation))
+            key = request.key.encode()
+            is_new = key not in self.evaluations and all(entry.curve != key for entry in self._line)
+            self._line.append(Entry(request, request, key, is_new, self.generation))
+            # An algorithm that asks for the same gradient again and again is idle.
+            self.n_idle += not is_new
             return
         if not isinstance(request, Candidate):
             raise ConfigError(
@@ -166,6 +172,7 @@ class Progress:
             return None
         entry = self._line.popleft()
         evaluation = self.evaluations[entry.curve]
+        self.n_observed += 1
 
         self._row_generation = entry.generation
         self._row["all"] += 1
@@ -189,6 +196,7 @@ class Progress:
         is_complete = ahead > self._row_generation or (has_ended and not self._line)
         if not self._row or not is_complete:
             return
+
         row = self._row
         self.logbook.record(
             generation=self._row_generation,

@@ -1,6 +1,6 @@
-"""Racing: which examples are scored together, and when a candidate has been seen to be worse than a parent.
+"""Racing: the blocks in which examples are scored, and the test that drops a candidate as worse than a parent.
 
-Candidates of a race (Maron and Moore, "Hoeffding races", NeurIPS 6, 1994) are scored on more and more examples, the
+The candidates of a race (Maron and Moore, "Hoeffding races", NeurIPS 6, 1994) are scored on more and more examples, the
 same for all, and leave it once a test says that they are worse; in evolutionary computation, see Birattari et al., "A
 racing algorithm for configuring metaheuristics", GECCO 2002. The test here is the signed-rank test for paired
 samples (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1(6), 1945). It is repeated after
@@ -24,9 +24,10 @@ def example_blocks(
 ) -> list[npt.NDArray[np.int64]]:
     """Divide examples into the blocks in which every candidate is scored.
 
-    Examples of one source stay together, for they can share a forward pass. Sources are dealt by kind, that is by the
-    groups of their examples: where every source has examples of all groups there is one kind, and where every example
-    is its own source there is one for each group. So the groups are as even in every block as they are in the whole.
+    Examples of one source stay together, because they can share a forward pass. Sources are dealt to the blocks kind by
+    kind, where the kind of a source is the set of groups of its examples. If every source has examples of all groups,
+    there is one kind; if every example is its own source, there is one kind for each group. So the groups are as even
+    in every block as they are in the whole.
 
     Args:
         sources: Identity of what each example was made from, ``(n_examples,)``.
@@ -44,12 +45,14 @@ def example_blocks(
             f"Expected one source and one group for each of at least one example and n_sources >= 1, "
             f"but got {len(sources)} sources, {len(groups)} groups and n_sources = {n_sources}."
         )
+
     examples: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         examples.setdefault(source, []).append(number)
     kinds: dict[frozenset[str], list[str]] = {}
     for source, numbers in examples.items():
         kinds.setdefault(frozenset(groups[number] for number in numbers), []).append(source)
+
     n_rounds = max(map(len, kinds.values()))
     blocks: list[list[int]] = [[] for _ in range(-(-n_rounds // n_sources))]
     for members in kinds.values():
@@ -70,10 +73,11 @@ def is_worse(
 ) -> bool:
     """Return whether a candidate is worse than a reference, by a one-sided test on the examples scored so far.
 
-    For the aggregate ``mean`` all these examples are compared. For ``min``, those of the group where the reference has
-    its minimum: a candidate that is worse there has a smaller minimum. For ``groups``, the candidate has to be worse in
-    each group, so that the reference dominates it. In every comparison the mean difference must be negative as well,
-    because the signed-rank test alone does not look at the mean that is the fitness.
+    The aggregate decides which examples are compared. For ``mean`` these are all examples. For ``min`` these are the
+    examples of the group in which the reference has its minimum, because a candidate that is worse there has a smaller
+    minimum. For ``groups`` the candidate has to be worse in each group, so that the reference dominates it. In every
+    comparison the mean difference must be negative as well, because the fitness is a mean and the signed-rank test
+    does not look at it.
 
     Args:
         scores: Finite scores of the candidate, ``(n_scored,)``.
@@ -91,6 +95,7 @@ def is_worse(
     differences = np.asarray(scores, dtype=np.float64) - full[numbers]
     if how == "mean":
         return _are_below_zero(differences, level)
+
     labels = np.asarray(groups)
     means = {name: float(full[labels == name].mean()) for name in sorted(set(groups))}
     compared = list(means) if how == "groups" else [min(means, key=lambda name: means[name])]
@@ -98,10 +103,11 @@ def is_worse(
 
 
 def _are_below_zero(differences: npt.NDArray[np.float64], level: float) -> bool:
-    """Return whether paired differences are below zero by the signed-rank test, without those that are zero."""
+    """Return whether paired differences are below zero by the signed-rank test, in which zeros do not take part."""
     different = differences[differences != 0]
     n = len(different)
-    # The smallest p-value of n pairs is 2**-n; with ties only the normal approximation is left, and it needs more.
+
+    # The smallest p-value of n pairs is 2**-n. With ties only the normal approximation is left, which needs more pairs.
     is_tied = len(np.unique(np.abs(different))) < n
     if not n or 2.0**-n > level or (is_tied and n < _MIN_TIED) or different.mean() >= 0:
         return False

@@ -1,4 +1,4 @@
-"""Random streams that depend on a seed and a place in the search, and on nothing else."""
+"""Random streams that are functions of a seed and a place in the search alone."""
 
 import hashlib
 import operator
@@ -27,13 +27,13 @@ def check_seed(seed: object) -> int:
 def isolated_random(seed: int, *place: int | str) -> Iterator[None]:
     """Run a block on its own stream of Python's and NumPy's global generators.
 
-    DEAP and its operators draw from these generators, so they are seeded for the block and given back to the
-    caller exactly as they were, also after an exception. The stream is a function of ``(seed, *place)`` alone:
+    DEAP and its operators draw from these generators. The generators are seeded for the block and afterwards restored
+    to the state in which they were, also after an exception. The stream is a function of ``(seed, *place)`` alone, so
     nothing has to be saved to resume.
 
     Args:
         seed: Seed of the whole search.
-        *place: Where in the search the block stands, for example ``("generation", 3)``.
+        *place: The place of the block in the search, for example ``("generation", 3)``.
 
     Yields:
         Nothing.

@@ -1,23 +1,21 @@
-"""Search: curves as ask and tell; it knows curves and fitness values, but no model."""
+"""Search: a search over curves as ask and tell, around one algorithm."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import takewhile
 
 from deap import tools
 
 from lpes_evo.config import SearchSettings
-from lpes_evo.errors import ConfigError, LpesError, SearchOrderError
+from lpes_evo.errors import SearchOrderError
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.search._algorithm import Algorithm
 from lpes_evo.search._evaluation import Evaluation, checked_evaluation
 from lpes_evo.search._progress import Entry, Progress
 from lpes_evo.search._randomness import check_seed, isolated_random
-from lpes_evo.search._registry import find_algorithm
+from lpes_evo.search._registry import blaming, make_algorithm, name_of
 from lpes_evo.search._requests import GradientProbe, Request
 from lpes_evo.search._survival import mean_fitness
-from lpes_evo.user_code import error_text
 
 _IDLE_GENERATIONS = 3
 
@@ -25,26 +23,28 @@ _IDLE_GENERATIONS = 3
 class Search:
     """A search over curves on DEAP's operators, selections, hall of fame and logbook.
 
-    The search is a deterministic function of ``(space, settings, seed)`` and of what it is told::
+    The search is a deterministic function of ``(space, settings, seed)`` and of the evaluations that it is told::
 
         while not search.stop():
             genomes = search.ask()
             search.tell([evaluate(genome) for genome in genomes])
 
+    An algorithm chooses the genomes, see `lpes_evo.search.Algorithm`. The search keeps the books: known curves,
+    evaluations, survivors and the logbook.
+
     Evaluations are told in the order in which their genomes were asked for, as many at a time as are known. The
-    generational algorithms ask for the next generation when all of the last are told. ``steady-state`` has no
-    generations: candidate number i is bred from the results of the candidates 0 to i - ``in_flight`` exactly, whatever
-    else is known by then, so at most ``in_flight`` genomes are outstanding, and the search depends neither on the
-    number of workers nor on the order in which they finish.
+    algorithms with generations ask for the next generation once all evaluations of the last one are told.
+    ``steady-state`` has no generations. Its candidate number i is bred from the results of the candidates 0 to
+    i - ``in_flight`` exactly, whatever else is known by then. So at most ``in_flight`` genomes are outstanding, and the
+    search depends neither on the number of workers nor on the order in which they finish.
 
-    No curve is asked for twice: a genome that draws a known one is counted as cached, and that is all. Failed and
-    raced-out evaluations are recorded and never become parents. The initial population holds the identity, constant
-    curves over the whole range, the caller's own genomes, and low-discrepancy and random curves, so the best genome is
-    never worse than the untouched model on the search data, where the space holds 1.0.
+    No curve is asked for twice: a genome that draws a known curve is only counted, as cached. Failed and raced-out
+    evaluations are recorded and never become parents. The initial population holds the identity, constant curves over
+    the whole range, the genomes of the caller, and low-discrepancy and random curves. So the best genome is never
+    worse than the untouched model on the search data, where the space holds 1.0.
 
-    Where its settings take gradients, it asks for them too, see `lpes_evo.search.GradientProbe`: before the generation
-    that they help to make, and never together with genomes. ``gradient`` starts at the first of the caller's own
-    genomes or at the untouched model, and evaluates in full only where it arrives after every ``gradient_steps`` steps.
+    Where the settings take gradients, the search asks for these too, as a `lpes_evo.search.GradientProbe`: before the
+    generation that they help to make, and never together with genomes.
 
     Args:
         space: The curves.
@@ -82,7 +82,17 @@ class Search:
         self.settings = settings if settings is not None else SearchSettings()
         self._seed = check_seed(seed)
         self._n_objectives = n_objectives
-        self.algorithm = self._made(algorithm, initial)
+        self._name = self.settings.algorithm if algorithm is None else name_of(algorithm)
+        with isolated_random(self._seed, "generation", 0):
+            self.algorithm = make_algorithm(
+                self._name,
+                algorithm,
+                space,
+                self.settings,
+                initial=initial,
+                n_objectives=n_objectives,
+                seed=self._seed,
+            )
         self._is_steady = self.algorithm.in_flight is not None
         self._progress = Progress(
             space,
@@ -96,64 +106,6 @@ class Search:
         self.generation = -1
         self._advance()
 
-    def _made(self, algorithm: Callable[..., Algorithm] | None, initial: Sequence[BezierGenome]) -> Algorithm:
-        """Return the algorithm, made on the random stream of generation 0.
-
-        Raises:
-            ConfigError: It cannot be made, or does not take ``n_objectives``.
-            CurveError: A genome of ``initial`` is not feasible.
-        """
-        name = self.settings.algorithm
-        if algorithm is None:
-            algorithm = find_algorithm(name)
-        else:
-            name = getattr(algorithm, "__name__", name)
-            if not callable(algorithm) or (
-                isinstance(algorithm, type) and not issubclass(algorithm, Algorithm)
-            ):
-                raise ConfigError(
-                    f"Expected algorithm to be a class derived from lpes_evo.search.Algorithm, but got "
-                    f"{algorithm!r:.80}. Derive the class from it."
-                )
-        self._name = name
-        if self._n_objectives < 1:
-            raise self._objectives_error()
-
-        with isolated_random(self._seed, "generation", 0), self._blaming("be made"):
-            made = algorithm(
-                self.space, self.settings, initial=initial, n_objectives=self._n_objectives, seed=self._seed
-            )
-        if not isinstance(made, Algorithm):
-            raise ConfigError(
-                f"Expected algorithm to make an object of lpes_evo.search.Algorithm, but got {made!r:.80}. "
-                "Derive its class from it."
-            )
-        if self._n_objectives > 1 and not made.several_objectives:
-            raise self._objectives_error()
-        return made
-
-    def _objectives_error(self) -> ConfigError:
-        return ConfigError(
-            f"Expected n_objectives = 1 for the algorithm {self._name!r}, but got {self._n_objectives}. "
-            "Use 'nsga2' for several objectives."
-        )
-
-    @contextmanager
-    def _blaming(self, work: str) -> Iterator[None]:
-        """Turn whatever the code of an algorithm raises into one clear error.
-
-        Raises:
-            ConfigError: The code raised another error than those of this package.
-        """
-        try:
-            yield
-        except LpesError:
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"Expected the algorithm {self._name} to {work}, but it raised {error_text(error)}. Mend its class."
-            ) from error
-
     def ask(self, n: int | None = None) -> list[BezierGenome | GradientProbe]:
         """Return genomes to evaluate next, none of which was asked for before.
 
@@ -166,10 +118,10 @@ class Search:
             n: The most genomes that a steady-state search returns; generations are not divided.
 
         Returns:
-            New genomes, or gradients that are wanted, in the order in which they are to be told.
+            New genomes, or probes whose gradients are wanted, in the order in which evaluations are to be told.
 
         Raises:
-            SearchOrderError: Genomes of a generation were not told yet, or the search has stopped.
+            SearchOrderError: Evaluations of a generation were not told yet, or the search has stopped.
         """
         reason = self.stop()
         if reason is not None:
@@ -183,6 +135,8 @@ class Search:
                     "missing. Tell the evaluations first."
                 )
             n = None
+
+            # A generation is left over in part where its candidates do not all belong together.
             if not self._progress.line:
                 self.generation = self._progress.generation
                 self._propose()
@@ -192,6 +146,8 @@ class Search:
         asked = list(takewhile(lambda entry: _belong_together(entry, waiting[0]), waiting))[:n]
         for entry in asked:
             entry.is_asked = True
+
+        # The generation and the reference are those of the last genomes, also after an empty answer.
         if asked:
             self.generation = asked[-1].generation
             self._reference = asked[0].reference
@@ -205,10 +161,11 @@ class Search:
 
     @property
     def outstanding(self) -> int:
-        """Number of genomes that were asked for and not told yet."""
+        """Number of genomes and probes that were asked for and whose evaluations were not told yet."""
         return len(self._outstanding())
 
     def _outstanding(self) -> list[Entry]:
+        """Return what was asked for and is not told yet, oldest first."""
         return [
             entry
             for entry in self._progress.line
@@ -219,7 +176,7 @@ class Search:
         """Return the scores that the genomes of the last `ask` are raced against.
 
         They belong to the parent that ``settings.race_against`` names, by mean fitness, at the moment these genomes
-        were made. They depend on nothing but what was told, so racing leaves the search deterministic.
+        were made. The scores follow from the evaluations alone, so racing leaves the search deterministic.
 
         Returns:
             One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
@@ -254,6 +211,7 @@ class Search:
                 f"Expected an Evaluation for each genome, but got {wrong[0]!r:.80}. Make them with "
                 "Evaluation(values=(...,), scores=(), seconds=0.0), or let an Evaluator make them."
             )
+
         checked = [checked_evaluation(evaluation) for evaluation in evaluations]
         outstanding = self._outstanding()
         for entry, evaluation in zip(outstanding, checked, strict=False):
@@ -273,6 +231,8 @@ class Search:
                     f"Expected {self._n_objectives} fitness values, one for each objective, "
                     f"but got {len(evaluation.values)}. Make a Search with n_objectives={len(evaluation.values)}."
                 )
+
+        # Nothing is taken before all of it was found sound.
         for entry, evaluation in zip(outstanding, checked, strict=False):
             self._progress.evaluations[entry.curve] = evaluation
             self._advance()
@@ -291,7 +251,8 @@ class Search:
         self._has_proposals = bool(progress.line)
 
     def _proposals(self) -> Iterator[Request]:
-        with self._blaming("propose candidates"):
+        """Yield the proposals of the algorithm."""
+        with blaming(self._name, "propose candidates"):
             yield from self.algorithm.propose(self._progress)
 
     def _advance(self) -> None:
@@ -311,7 +272,8 @@ class Search:
             entry = progress.next_evaluated()
             if entry is None:
                 return
-            with self._blaming("observe an evaluation"):
+            place = ("observation", progress.n_observed)
+            with isolated_random(self._seed, *place), blaming(self._name, "observe an evaluation"):
                 self.algorithm.observe(entry.request, progress.evaluations[entry.curve])
 
     def stop(self) -> str | None:
@@ -338,7 +300,7 @@ class Search:
             return f"no new curve was found among {progress.n_idle} candidates"
         if not self._has_proposals:
             return f"the algorithm {self._name} has nothing more to propose"
-        with self._blaming("say whether it has finished"):
+        with blaming(self._name, "say whether it has finished"):
             return self.algorithm.finished()
 
     @property

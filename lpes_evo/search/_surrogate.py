@@ -19,11 +19,13 @@ _DIGITS = 6
 
 
 class TrainingSet:
-    """What is known of the fitness of curves, also of those that were raced out.
+    """Curves with their fitness, to which a `Surrogate` is fitted.
+
+    A raced-out curve takes part too: its fitness is taken to differ from that of its reference by the mean difference
+    on the examples that were scored. This holds for the aggregate ``mean`` alone.
 
     Args:
-        how: Aggregate that makes the fitness. A raced-out curve is taken to differ from its reference by the mean
-            difference on the examples scored, which says something about the ``mean`` alone.
+        how: The aggregate that makes the fitness.
     """
 
     def __init__(self, how: str) -> None:
@@ -50,13 +52,14 @@ class TrainingSet:
             variance = float(differences.var(ddof=1)) / n * (1 - n / len(full))
         else:
             return
+
         self._curves.append(np.frombuffer(curve))
         self._fitness.append(fitness)
         self._variances.append(variance)
         self._surrogate = None
 
     def surrogate(self) -> "Surrogate | None":
-        """Return a model of all that is known; ``None`` while that is nothing."""
+        """Return the surrogate that fits the set; ``None`` while the set is empty."""
         if self._surrogate is None and self._fitness:
             self._surrogate = Surrogate(
                 np.array(self._curves), np.array(self._fitness), np.array(self._variances)
@@ -87,12 +90,15 @@ class Surrogate:
         values, self._uncertain = fitness[kept], variances[kept]
         self._points = np.log(curves[kept])
         self._centre = float(np.median(values))
+
         known = values[self._uncertain == 0]
         self._best = float(known.max() if len(known) else values.max())
         residual = values - self._centre
         spread = float(np.mean(residual**2))
         squared = _squared_distances(self._points, self._points)
-        best_evidence = -np.inf
+
+        # Length, height and noise are those of the largest marginal likelihood.
+        best_likelihood = -np.inf
         shapes = {length: np.exp(-squared / (2 * length**2)) for length in _LENGTHS}
         kernel = np.empty_like(squared)
         for length, height, noise in itertools.product(_LENGTHS, _HEIGHTS, _NOISES) if spread > 0 else ():
@@ -100,34 +106,39 @@ class Surrogate:
             kernel[np.diag_indices_from(kernel)] += noise * spread + self._uncertain
             factor = cho_factor(kernel, lower=True)
             weights = cho_solve(factor, residual)
-            evidence = float(-0.5 * residual @ weights - np.log(np.diag(factor[0])).sum())
-            if evidence > best_evidence:
-                best_evidence = evidence
+            likelihood = float(-0.5 * residual @ weights - np.log(np.diag(factor[0])).sum())
+            if likelihood > best_likelihood:
+                best_likelihood = likelihood
                 self._length, self._height, self._noise = length, height * spread, noise * spread
                 self._factor, self._weights = factor, weights
-        self._is_flat = best_evidence == -np.inf
+        self._is_flat = best_likelihood == -np.inf
 
     def expecting(self, curves: npt.NDArray[np.float64]) -> "Surrogate":
-        """Return the model as it would be if some curves came to what it predicts of them.
+        """Return the surrogate as it would be if the fitness of some curves were what it predicts.
 
-        So the next choice does not fall beside curves that are chosen already and whose fitness is not known yet (the
+        So the next choice is not one beside curves that were chosen already and whose fitness is not known yet (the
         "kriging believer" of Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
 
         Args:
-            curves: Curves, ``(n, n_layers)``; of very many, the last.
+            curves: Curves, ``(n, n_layers)``; of more than 64 curves, the last 64 count.
+
+        Returns:
+            Another surrogate; this one where it has nothing to predict.
         """
         if self._is_flat or not len(curves):
             return self
+
         there = copy.copy(self)
         curves = curves[-_MOST_EXPECTED:]
         points = np.log(curves)
         predicted = self._kernel(points, self._points) @ self._weights
         there._points = np.concatenate([self._points, points])
         there._best = max(self._best, self._centre + float(predicted.max()))
+
         kernel = self._kernel(there._points, there._points)
         kernel[np.diag_indices_from(kernel)] += self._noise + np.pad(self._uncertain, (0, len(points)))
         there._factor = cho_factor(kernel, lower=True)
-        # What comes as predicted teaches nothing: the mean stays, and only the deviation shrinks.
+        # A fitness that is as predicted leaves the mean as it is, and only makes the deviation smaller.
         there._weights = np.concatenate([self._weights, np.zeros(len(points))])
         return there
 
@@ -142,12 +153,16 @@ class Surrogate:
         """
         if self._is_flat:
             return 0
+
         kernel = self._kernel(np.log(curves), self._points)
         mean = self._centre + kernel @ self._weights
         explained = np.einsum("ij,ji->i", kernel, cho_solve(self._factor, kernel.T))
         deviation = np.sqrt(np.maximum(self._height - explained, 1e-12 * self._height))
+
         gain = (mean - self._best) / deviation
         improvement = deviation * (gain * ndtr(gain) + np.exp(-(gain**2) / 2) / np.sqrt(2 * np.pi))
+
+        # Where rounding leaves no improvement anywhere, the largest mean wins.
         scale = improvement.max()
         return int(np.argmax(np.round(improvement / scale, _DIGITS))) if scale > 0 else int(np.argmax(mean))
 

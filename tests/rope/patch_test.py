@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from lpes_evo.errors import LpesError, ModelError, ScalesError, UnsupportedModelError
 from lpes_evo.rope import (
+    CheckedScales,
     check_frequencies,
     count_layers,
     patch_rope,
@@ -100,6 +101,22 @@ def test_set_replaces_the_scales(model: Any) -> None:
         assert not torch.equal(logits(model), expected)
         patch.set(profile(model))
         assert torch.equal(logits(model), expected)
+
+
+def test_scales_that_were_checked_are_not_checked_again_at_every_set(model: Any, monkeypatch: Any) -> None:
+    checked = CheckedScales([profile(model), [1.0, 1.0, 1.0]], count_layers(model))
+    with patch_rope(model, profile(model)) as patch:
+        expected = logits(model)
+        monkeypatch.setattr("lpes_evo.rope._scales.check_scales", None)
+        patch.set(checked.rows([1]))
+        assert not torch.equal(logits(model), expected)
+        patch.set(checked.rows([0]))
+        assert torch.equal(logits(model), expected)
+
+
+def test_scales_that_were_checked_for_another_model_are_refused(model: Any) -> None:
+    with pytest.raises(ScalesError, match=r"shape \(n_layers,\) = \(3,\).* but got \(4,\)"):
+        patch_rope(model, CheckedScales([1.0] * 4, 4))
 
 
 def test_removed_patch_refuses_new_scales(model: Any) -> None:

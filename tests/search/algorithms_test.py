@@ -124,6 +124,21 @@ def test_a_search_with_an_algorithm_of_a_user_is_a_function_of_its_seed_and_leav
     assert outcome(searched(HillClimber, seed=1)) != first
 
 
+def test_what_an_algorithm_draws_while_it_observes_is_a_function_of_the_seed():
+    class Drawing(HillClimber):
+        def observe(self, request, evaluation):
+            drawn.append((random.random(), np.random.random()))
+
+    draws = []
+    for seed in (0, 0, 1):
+        drawn = []
+        random.seed(None)
+        searched(Drawing, seed=seed)
+        draws.append(drawn)
+    assert draws[0] == draws[1] != draws[2]
+    assert len(set(draws[0])) == len(draws[0])
+
+
 def test_an_algorithm_of_a_user_resumes_from_a_journal_and_runs_on_any_number_of_workers(tmp_path):
     space = CurveSpace(N_LAYERS)
     straight = outcome(searched(HillClimber, source=Sheet(), space=space))
@@ -214,6 +229,19 @@ def test_a_search_ends_when_its_algorithm_proposes_nothing_more():
     assert len(search.evaluations()) == 1
     assert search.stop() == "the algorithm Given has nothing more to propose"
     assert len(search.logbook) == 1
+
+
+def test_a_search_ends_when_its_algorithm_asks_for_one_gradient_again_and_again():
+    class Stuck(Algorithm):
+        def propose(self, progress):
+            yield from [GradientProbe(np.ones(9), 0), GradientProbe(np.ones(9), 0)]
+
+    search = Search(SPACE, SETTINGS, algorithm=Stuck)
+    for _ in range(100):
+        if search.stop():
+            break
+        search.tell([Evaluation((), (), 0.0, "failed", "no") for _ in search.ask()])
+    assert search.stop() == "no new curve was found among 19 candidates"
 
 
 def test_a_genome_that_its_algorithm_changes_later_is_not_changed_in_the_search():
