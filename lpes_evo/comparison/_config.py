@@ -40,6 +40,11 @@ class ComparisonConfig(Settings):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "ComparisonConfig":
+        """Refuse names that are unknown, and fewer evaluations than a first population needs.
+
+        Raises:
+            ValueError: There are such names, or so few evaluations.
+        """
         _check_names("arenas", self.arenas, arena_names())
         if self.kind == "compare":
             _check_names("contestants", self.contestants, list(CONTESTANTS))

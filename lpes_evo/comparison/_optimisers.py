@@ -130,6 +130,7 @@ class CmaEs(Optimiser):
         """Do nothing: the next draw from the same distribution takes the place of the proposal."""
 
     def _begin(self, centre: FloatArray) -> None:
+        """Start a strategy around a point, ``(n_dimensions,)``."""
         options = {
             "bounds": [0, 1],
             "popsize": self.batch_size(self._n_dimensions),

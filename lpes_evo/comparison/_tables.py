@@ -104,6 +104,7 @@ def verdicts(results: dict[str, Any]) -> list[str]:
     lines = []
     for name, arena in results["arenas"].items():
         best, reference = arena["standings"][0], results["reference"]
+
         if best["name"] == reference:
             others = arena["standings"][1:2]
             more = "".join(f"; next is {row['name']}, {_signed(row)}: {row['verdict']}" for row in others)

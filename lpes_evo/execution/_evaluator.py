@@ -207,6 +207,7 @@ class Evaluator:
                 f"Expected a single probe and settings that take gradients, but got {n_requests} genomes and the "
                 f"algorithm {self._settings.algorithm!r}. Make the evaluator with the settings of the search."
             )
+
         low, high = self.space.y_min, self.space.y_max
         scales = probe.scales
         wrong = [scale for scale in scales if not low * (1 - 1e-9) <= scale <= high * (1 + 1e-9)]
@@ -355,6 +356,7 @@ class Evaluator:
         if completion.failure is not None:
             member.conclude("failed", error=completion.failure.traceback)
             return
+
         scores, gradient, member.halvings = completion.value
         member.tokens = self._plan.gradient_tokens[sample]
         self.cost.tokens += member.tokens

@@ -53,6 +53,8 @@ class ProblemFacts:
                 f"Expected a problem, but got {type(problem).__name__}. "
                 "Derive its class from lpes_evo.problems.Problem."
             )
+
+        # Problems without tokens, positions or data need not define these attributes.
         facts = cls(
             n_layers=problem.n_layers,
             example_ids=tuple(problem.example_ids),

@@ -13,20 +13,18 @@ from lpes_evo.search._requests import Request
 
 
 class Algorithm(ABC):
-    """Chooses what a search evaluates next.
+    """The rule by which a search chooses what it evaluates next.
 
-    A search makes its algorithm, asks it for proposals, evaluates them, and hands every evaluation back in the order
-    of the proposals. The search keeps all books: it copies and checks the genomes, recognises curves that were
-    evaluated before, selects the survivors, writes the logbook and ends the search after the budget of its settings.
-    So an algorithm of your own needs one method::
+    A search makes its algorithm, asks it for proposals, has them evaluated, and hands every evaluation back in the
+    order of the proposals. The search keeps all books: it copies and checks the genomes, recognises curves that were
+    evaluated before, selects the survivors, writes the logbook, and ends after the budget of its settings. So an
+    algorithm of your own needs one method::
 
         class HillClimber(Algorithm):
             def propose(self, progress):
                 if not progress.population:
                     yield from map(Candidate, self.starting_points)
-
-    Return:
-                for _ in range(self.settings.offspring_size):
+                for _ in range(self.settings.offspring_size if progress.population else 0):
                     child = copy.copy(progress.population[0])
                     mut_point(child, space=self.space)
                     yield Candidate(child)

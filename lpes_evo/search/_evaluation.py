@@ -83,11 +83,17 @@ class EvaluationRecord(Record):
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "EvaluationRecord":
+        """Refuse fields that contradict each other.
+
+        Raises:
+            ValueError: They do; the message names the fields.
+        """
         if (self.status == "ok") != bool(self.values) or (self.status == "sampled") != bool(self.gradient):
             raise ValueError(
                 f"status {self.status!r} came with values {list(self.values)} and a gradient of {len(self.gradient)} "
                 "numbers, where values belong to 'ok' alone and a gradient to 'sampled' alone"
             )
+
         n_expected = len(self.scores) if self.status in ("raced", "sampled") else 0
         if len(self.scored) != n_expected or len(set(self.scored)) != n_expected:
             raise ValueError(

@@ -82,6 +82,7 @@ class Search:
         self.settings = settings if settings is not None else SearchSettings()
         self._seed = check_seed(seed)
         self._n_objectives = n_objectives
+
         self._name = self.settings.algorithm if algorithm is None else name_of(algorithm)
         with isolated_random(self._seed, "generation", 0):
             self.algorithm = make_algorithm(
@@ -101,6 +102,8 @@ class Search:
             n_objectives=n_objectives,
             counts_gradients=self.settings.takes_gradients or self.algorithm.takes_gradients,
         )
+
+        # Whether the last call of the algorithm proposed anything.
         self._has_proposals = True
         self._reference: tuple[float, ...] | None = None
         self.generation = -1
@@ -289,6 +292,7 @@ class Search:
     def _end(self) -> str | None:
         """Return why nothing further is proposed, or ``None``."""
         progress, settings = self._progress, self.settings
+
         n_observed = progress.n_candidates - len(progress.line)
         if n_observed >= max(1, self.algorithm.n_first) and not progress.population:
             return "every evaluation failed"
@@ -298,6 +302,7 @@ class Search:
             return f"all {len(progress.known)} curves of the space are evaluated"
         if progress.n_idle >= _IDLE_GENERATIONS * settings.n_offspring:
             return f"no new curve was found among {progress.n_idle} candidates"
+
         if not self._has_proposals:
             return f"the algorithm {self._name} has nothing more to propose"
         with blaming(self._name, "say whether it has finished"):
