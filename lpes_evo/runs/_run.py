@@ -74,10 +74,10 @@ def run_search(
             evaluations are in the journal.
     """
     reporter = reporter if reporter is not None else Reporter()
+    find_algorithm(config.search.algorithm)
     with folder.locked():
         # Bad data are refused before a model is loaded.
         draw_examples(config)
-        find_algorithm(config.search.algorithm)
 
         reporter.stage(f"Loading {config.model.name}")
         pool = make_pool(
