@@ -1,7 +1,9 @@
 """Search over curves: ask and tell, with one class for each algorithm.
 
 - The search: `Search`, `Evaluation`, `EvaluationRecord`
-- Algorithms: `Algorithm`, `Candidate`, `GradientProbe`, `Request`, `Progress`, `ALGORITHMS`, `find_algorithm`
+- The interface of algorithms: `Algorithm`, `Candidate`, `GradientProbe`, `Request`, `Progress`
+- Algorithms: `PopulationAlgorithm`, `GeneticAlgorithm`, `Nsga2`, `SteadyState`, `RandomSearch`, `GradientAscent`
+- Algorithms by name: `ALGORITHMS`, `find_algorithm`
 - Parts of algorithms: `starting_points`, `curve_keys`, `Surrogate`
 - Racing and random streams: `example_blocks`, `is_worse`, `isolated_random`, `check_seed`
 

@@ -1,6 +1,13 @@
 from ._algorithm import Algorithm as Algorithm, starting_points as starting_points
+from ._ascent import GradientAscent as GradientAscent
 from ._curves import curve_keys as curve_keys
 from ._evaluation import Evaluation as Evaluation, EvaluationRecord as EvaluationRecord
+from ._genetic import (
+    GeneticAlgorithm as GeneticAlgorithm,
+    Nsga2 as Nsga2,
+    SteadyState as SteadyState,
+)
+from ._population import PopulationAlgorithm as PopulationAlgorithm, RandomSearch as RandomSearch
 from ._progress import Progress as Progress
 from ._racing import example_blocks as example_blocks, is_worse as is_worse
 from ._randomness import check_seed as check_seed, isolated_random as isolated_random
