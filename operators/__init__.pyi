@@ -1,4 +1,4 @@
-from ._bezier import bernstein as bernstein, de_casteljau as de_casteljau
+from ._bezier import bernstein as bernstein, de_casteljau as de_casteljau, invert as invert
 from ._constraints import CurveConstraints as CurveConstraints, CurveKind as CurveKind
 from ._crossover import cx_blend as cx_blend, cx_mix as cx_mix, cx_splice as cx_splice
 from ._errors import CurveError as CurveError, LpesError as LpesError
@@ -19,4 +19,5 @@ from ._mutation import (
     mut_shift as mut_shift,
     mut_tilt as mut_tilt,
 )
+from ._nearest import nearest_indices as nearest_indices
 from ._space import CurveSpace as CurveSpace

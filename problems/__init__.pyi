@@ -32,6 +32,7 @@ from ._example import (
     evaluation_hash as evaluation_hash,
     seen_examples as seen_examples,
 )
+from ._gradient import answer_gradient as answer_gradient
 from ._model_problem import ModelProblem as ModelProblem
 from ._pack import batches as batches, pack_rows as pack_rows
 from ._problem import Problem as Problem
@@ -43,6 +44,7 @@ from ._registry import (
 )
 from ._score import (
     AnswerScores as AnswerScores,
+    answer_scores as answer_scores,
     default_batch_tokens as default_batch_tokens,
     score_answers as score_answers,
 )

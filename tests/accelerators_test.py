@@ -13,8 +13,7 @@ from lpes_evo.bench import (
     _shapes as _bench_shapes,
 )
 from lpes_evo.errors import ConfigError
-from lpes_evo.evals import EvalConfig, EvalTarget
-from lpes_evo.evals._target import describe_target
+from lpes_evo.evals import EvalConfig, EvalTarget, describe_target
 from lpes_evo.models import load_model
 from lpes_evo.problems import default_batch_tokens
 

@@ -30,7 +30,14 @@ from ._reports import (
     report_drift as report_drift,
 )
 from ._request import AnalysisRequest as AnalysisRequest, prepare as prepare
-from ._sensitivity import report_sensitivity as report_sensitivity
+from ._sensitivity import (
+    AFTER as AFTER,
+    BEFORE as BEFORE,
+    measure_sensitivity as measure_sensitivity,
+    plot_sensitivity as plot_sensitivity,
+    report_sensitivity as report_sensitivity,
+    summarise_sensitivity as summarise_sensitivity,
+)
 from ._similarity import (
     LinearCka as LinearCka,
     cka_distance as cka_distance,

@@ -6,7 +6,9 @@ from ._run_config import (
     StartCurve as StartCurve,
     load_config as load_config,
     nested as nested,
+    preset_names as preset_names,
 )
+from ._search_settings import ALGORITHM_NAMES as ALGORITHM_NAMES
 from ._settings import (
     Settings as Settings,
     hash_values as hash_values,

@@ -1,3 +1,4 @@
+from ._gguf import check_rope as check_rope, read_rope as read_rope, take_rope as take_rope
 from ._model import (
     LoadedModel as LoadedModel,
     device_name as device_name,
@@ -7,3 +8,4 @@ from ._model import (
     smollm2_file as smollm2_file,
     weights_hash as weights_hash,
 )
+from ._window import window as window

@@ -23,7 +23,9 @@ from ._structure import (
     unwrapped_model as unwrapped_model,
 )
 from ._tables import (
+    LayerTables as LayerTables,
     indexes_table as indexes_table,
     measures_length as measures_length,
     raw_forward as raw_forward,
+    sincos_table as sincos_table,
 )

@@ -5,11 +5,13 @@ from ._job import (
     JobSpec as JobSpec,
     describe as describe,
     draw_examples as draw_examples,
+    prepare as prepare,
     search_problem as search_problem,
     task_examples as task_examples,
 )
 from ._pictures import (
     STYLES as STYLES,
+    plot_convergence as plot_convergence,
     plot_curve as plot_curve,
     plot_positions as plot_positions,
     series_styles as series_styles,
@@ -19,9 +21,14 @@ from ._report import (
     LPES as LPES,
     REPORT_JOURNAL_FORMAT as REPORT_JOURNAL_FORMAT,
     UNTOUCHED as UNTOUCHED,
+    MeasuredLine as MeasuredLine,
+    candidates as candidates,
     load_report as load_report,
     measure as measure,
+    save_report as save_report,
+    smaller_batches as smaller_batches,
+    summarise as summarise,
     warnings_of as warnings_of,
 )
-from ._run import run_search as run_search
+from ._run import history_table as history_table, run_search as run_search
 from ._show import show_run as show_run

@@ -1,5 +1,5 @@
 from ._algorithm import Algorithm as Algorithm, starting_points as starting_points
-from ._ascent import GradientAscent as GradientAscent
+from ._ascent import Ascent as Ascent, GradientAscent as GradientAscent, variation_slope as variation_slope
 from ._curves import curve_keys as curve_keys
 from ._evaluation import Evaluation as Evaluation, EvaluationRecord as EvaluationRecord
 from ._genetic import (
@@ -14,4 +14,4 @@ from ._randomness import check_seed as check_seed, isolated_random as isolated_r
 from ._registry import ALGORITHMS as ALGORITHMS, find_algorithm as find_algorithm
 from ._requests import Candidate as Candidate, GradientProbe as GradientProbe, Request as Request
 from ._search import Search as Search
-from ._surrogate import Surrogate as Surrogate
+from ._surrogate import Surrogate as Surrogate, TrainingSet as TrainingSet

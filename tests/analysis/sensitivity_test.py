@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lpes_evo.analysis._sensitivity import (
-    AFTER,
-    BEFORE,
-    measure_sensitivity,
-    plot_sensitivity,
-    summarise_sensitivity,
-)
-from lpes_evo.cli._main import app
+from lpes_evo.analysis import AFTER, BEFORE, measure_sensitivity, plot_sensitivity, summarise_sensitivity
+from lpes_evo.cli import app
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, NeedleTask, TargetCurveProblem
 from lpes_evo.scales import Scales

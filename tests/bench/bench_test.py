@@ -11,12 +11,21 @@ import torch
 from rich.console import Console
 
 from commands import lpes_evo, run_here
-from lpes_evo.bench import print_bench, run_bench
-from lpes_evo.bench._costs import MethodCost, Run, speed_of
-from lpes_evo.bench._measure import BenchSettings, measure_costs
-from lpes_evo.bench._memory import peak_meter
-from lpes_evo.bench._report import BenchReport, _make_methods, _Subject
-from lpes_evo.bench._shapes import Shape, random_model, shape_names
+from lpes_evo.bench import (
+    BenchReport,
+    BenchSettings,
+    MethodCost,
+    Run,
+    Shape,
+    measure_costs,
+    peak_meter,
+    print_bench,
+    random_model,
+    run_bench,
+    shape_names,
+    speed_of,
+)
+from lpes_evo.bench._report import _make_methods, _Subject
 from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import make_method, method_names
 from lpes_evo.statistics import Interval, order_interval

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from commands import run_here
 from lpes_evo import Scales
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.errors import LpesError
 from lpes_evo.operators import CurveSpace
 from lpes_evo.storage import WorkFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import lpes_evo, run_here, start, wait_for_lines
-from lpes_evo.cli._eval import evaluate
+from lpes_evo.cli import evaluate
 from lpes_evo.errors import LpesError
 from lpes_evo.operators import CurveSpace
 from lpes_evo.scales import Scales
@@ -148,7 +148,7 @@ def scored(capsys, *arguments):
     """Run ``lpes-evo score`` in this process and return what it printed."""
     from typer.testing import CliRunner
 
-    from lpes_evo.cli._main import app
+    from lpes_evo.cli import app
 
     result = CliRunner().invoke(app, ["score", *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from commands import run_here
 from lpes_evo.analysis import AnalysisRequest
 from lpes_evo.bench import BenchSettings
-from lpes_evo.cli._main import app
-from lpes_evo.cli._settings import SettingOptions, add_command
+from lpes_evo.cli import SettingOptions, add_command, app
 from lpes_evo.comparison import ComparisonConfig
 from lpes_evo.config import RunConfig, Settings
 from lpes_evo.errors import ConfigError

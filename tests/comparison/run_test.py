@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.comparison import ANALYTIC, ComparisonConfig, ComparisonFolder, run_comparison
 from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError, LpesError

@@ -1,8 +1,7 @@
 import pytest
 import yaml
 
-from lpes_evo.config import RunConfig, SearchSettings, load_config
-from lpes_evo.config._run_config import preset_names
+from lpes_evo.config import RunConfig, SearchSettings, load_config, preset_names
 from lpes_evo.errors import ConfigError
 
 

@@ -10,13 +10,13 @@ from lpes_evo.errors import ConfigError, JournalError, TaskError
 from lpes_evo.evals import (
     EvalConfig,
     EvalFolder,
+    answer_key,
     compare_evaluations,
     load_results,
+    score_interval,
     score_predictions,
 )
-from lpes_evo.evals._answers import answer_key
 from lpes_evo.evals._run import _load_scales
-from lpes_evo.evals._statistics import score_interval
 from lpes_evo.problems import DataRequest, Example, Task, make_task
 from lpes_evo.scales import Scales
 from lpes_evo.statistics import wilson_interval

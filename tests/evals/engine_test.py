@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import processors
 
-from lpes_evo.cli._eval import evaluate as evaluate_command
+from lpes_evo.cli import evaluate as evaluate_command
 from lpes_evo.errors import EvaluationError, JournalError, ModelError, ScalesError, TaskError
 from lpes_evo.evals import (
     Arm,
@@ -19,13 +19,13 @@ from lpes_evo.evals import (
     _target as target_module,
     answer_batch,
     compare_evaluations,
+    draw_tasks,
     load_results,
     make_arms,
     markdown_table,
     run_evaluation,
+    try_sharing,
 )
-from lpes_evo.evals._plan import draw_tasks
-from lpes_evo.evals._target import try_sharing
 from lpes_evo.methods import Baseline, Lpes
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, ModelProblem, make_task

@@ -14,8 +14,14 @@ pytest.importorskip("lm_eval", reason="the extra [eval] is not installed")
 
 from lpes_evo import Scales, load_model
 from lpes_evo.errors import ConfigError, ModelError, ScalesError, TaskError
-from lpes_evo.evals.harness import HARNESS_TASKS, LpesLM, is_harness_task, run_harness
-from lpes_evo.evals.harness._score import macro_average, score_subject
+from lpes_evo.evals.harness import (
+    HARNESS_TASKS,
+    LpesLM,
+    is_harness_task,
+    macro_average,
+    run_harness,
+    score_subject,
+)
 from lpes_evo.models import LoadedModel
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import DataRequest, RecallTask

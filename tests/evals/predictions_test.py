@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from lpes_evo.cli._main import app
-from lpes_evo.cli._score import score
+from lpes_evo.cli import app, score
 from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evals import score_predictions
 from lpes_evo.problems import DataRequest, NeedleTask

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lpes_evo.evals._lm_tasks import macro_headline
-from lpes_evo.evals._statistics import ScoredExample, difference, score_interval, summarise_arm
+from lpes_evo.evals import ScoredExample, difference, macro_headline, score_interval, summarise_arm
 from lpes_evo.problems import headline_of, make_task
 from lpes_evo.statistics import wilson_interval
 

@@ -6,11 +6,20 @@ import pytest
 from rich.console import Console
 
 from lpes_evo.errors import JournalError
-from lpes_evo.evals import EvalFolder, EvalResults, csv_table, load_results, markdown_table, print_results
-from lpes_evo.evals._plot import plot_task_positions
-from lpes_evo.evals._results import TaskResult, save_results
-from lpes_evo.evals._statistics import ScoredExample, summarise_arm
-from lpes_evo.evals._table import save_tables
+from lpes_evo.evals import (
+    EvalFolder,
+    EvalResults,
+    ScoredExample,
+    TaskResult,
+    csv_table,
+    load_results,
+    markdown_table,
+    plot_task_positions,
+    print_results,
+    save_results,
+    save_tables,
+    summarise_arm,
+)
 from lpes_evo.runs import series_styles
 
 

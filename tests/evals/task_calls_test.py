@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from lpes_evo.cli._eval import evaluate
+from lpes_evo.cli import evaluate
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.evals import (
     EvalConfig,
     EvalFolder,
+    draw_tasks,
     load_results,
     run_evaluation,
     score_predictions,
 )
-from lpes_evo.evals._plan import draw_tasks
 from lpes_evo.problems import DataRequest, _registry, data_hash, make_task, register_task
 
 SOURCE = """

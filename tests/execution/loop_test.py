@@ -19,7 +19,7 @@ from lpes_evo.errors import ConfigError, EvaluationError, JournalError
 from lpes_evo.execution import Evaluator, drive
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.problems import Problem
-from lpes_evo.runs._run import history_table
+from lpes_evo.runs import history_table
 from lpes_evo.search import Search
 from lpes_evo.storage import Journal
 from lpes_evo.workers import DevicePool, LocalPool

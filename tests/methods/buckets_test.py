@@ -7,8 +7,7 @@ import torch
 
 from lpes_evo.errors import ConfigError, ModelError
 from lpes_evo.methods import BASE_SETS, AttentionBuckets, search_bases
-from lpes_evo.methods.takeover import rotary_variant
-from lpes_evo.methods.takeover._streams import combine_streams
+from lpes_evo.methods.takeover import combine_streams, rotary_variant
 from lpes_evo.rope import find_structure
 from method_promises import IDS, close, decoded, logits
 from rope_families import tiny_model

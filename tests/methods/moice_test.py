@@ -10,10 +10,17 @@ from safetensors.torch import save_file
 
 from lpes_evo.errors import ConfigError, ModelError, TaskError, UnsupportedModelError
 from lpes_evo.methods import MethodHandle, Moice, TrainingSettings, train_routers
-from lpes_evo.methods.moice import new_routers, read_sequences, save_routers
-from lpes_evo.methods.moice._experts import expert_weights, mixed_experts
-from lpes_evo.methods.moice._routers import Router, load_routers
-from lpes_evo.methods.moice._training import accumulate_gradients, balancing_loss
+from lpes_evo.methods.moice import (
+    Router,
+    accumulate_gradients,
+    balancing_loss,
+    expert_weights,
+    load_routers,
+    mixed_experts,
+    new_routers,
+    read_sequences,
+    save_routers,
+)
 from lpes_evo.methods.takeover import rotary_variant
 from lpes_evo.rope import find_structure
 from method_promises import IDS, close, enter, logits

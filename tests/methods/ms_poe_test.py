@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.methods import MsPoe, PositionInterpolation
-from lpes_evo.methods._ms_poe import head_numbers
+from lpes_evo.methods import MsPoe, PositionInterpolation, head_numbers
 from method_promises import IDS, SHORT, close, decoded, logits
 from reference_model import reference_logits, rotate
 from rope_families import tiny_model

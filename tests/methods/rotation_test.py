@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
-from lpes_evo.methods.takeover import find_rotations
-from lpes_evo.methods.takeover._rotation import Rotation, find_rotation, n_probes, probe_tables
+from lpes_evo.methods.takeover import Rotation, find_rotation, find_rotations, n_probes, probe_tables
 from method_promises import CASES, neutral_setting_is_bit_equal
 from rope_families import CONFIG_MAPPING, tiny_model
 

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from commands import run_here
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.evals import EvalConfig, EvalFolder, make_arms, run_evaluation
 from lpes_evo.methods import score_row_by_row

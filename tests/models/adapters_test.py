@@ -13,11 +13,9 @@ import torch
 
 from lpes_evo.config import load_config
 from lpes_evo.errors import ModelError
-from lpes_evo.evals import EvalConfig, EvalTarget
-from lpes_evo.evals._target import describe_target
+from lpes_evo.evals import EvalConfig, EvalTarget, describe_target
 from lpes_evo.models import load_model, weights_hash
-from lpes_evo.runs import describe
-from lpes_evo.runs._job import prepare
+from lpes_evo.runs import describe, prepare
 from samples import SMALL_RUN, build_llama, build_tokenizer
 
 peft = pytest.importorskip("peft")

@@ -9,8 +9,7 @@ from transformers import AutoConfig
 
 from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
-from lpes_evo.models import load_model, weights_hash
-from lpes_evo.models._gguf import read_rope, take_rope
+from lpes_evo.models import load_model, read_rope, take_rope, weights_hash
 from samples import build_llama, build_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
@@ -259,7 +258,7 @@ def test_a_width_that_the_family_cannot_rotate_is_refused(tmp_path):
     take_rope(config, rope)
     from transformers import AutoModelForCausalLM
 
-    from lpes_evo.models._gguf import check_rope
+    from lpes_evo.models import check_rope
 
     model = AutoModelForCausalLM.from_config(config)
     with pytest.raises(ModelError, match="8 rotated dimensions, where the model has 16"):

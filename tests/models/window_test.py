@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoConfig, PreTrainedConfig
 
 from lpes_evo.errors import ModelError
-from lpes_evo.models._window import window
+from lpes_evo.models import window
 
 TWO = [1.0, 1.0]
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}

@@ -5,8 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lpes_evo.operators import CurveSpace, bernstein, de_casteljau, init_random_walk
-from lpes_evo.operators._bezier import invert
+from lpes_evo.operators import CurveSpace, bernstein, de_casteljau, init_random_walk, invert
 
 
 def exact_value(coefficients, t):

@@ -6,8 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lpes_evo.operators import BezierGenome, CurveError, CurveSpace, init_constant, init_random_walk
-from lpes_evo.operators._nearest import nearest_indices
+from lpes_evo.operators import (
+    BezierGenome,
+    CurveError,
+    CurveSpace,
+    init_constant,
+    init_random_walk,
+    nearest_indices,
+)
 
 
 @pytest.fixture

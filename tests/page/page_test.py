@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from lpes_evo.analysis import AnalysisRequest, prepare, report_drift
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.config import hash_values
 from lpes_evo.errors import ConfigError, JournalError, LpesError, ModelError, ScalesError, StorageError
 from lpes_evo.page import write_page

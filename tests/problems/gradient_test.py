@@ -13,9 +13,9 @@ from lpes_evo.problems import (
     NeedleTask,
     Problem,
     TargetCurveProblem,
+    answer_gradient,
     score_answers,
 )
-from lpes_evo.problems._gradient import answer_gradient
 from rope_families import tiny_model
 from samples import build_llama
 

@@ -3,8 +3,14 @@ import pytest
 import torch
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import EncodedExample, batches, pack_rows, score_answers, sharing_is_sound
-from lpes_evo.problems._score import answer_scores
+from lpes_evo.problems import (
+    EncodedExample,
+    answer_scores,
+    batches,
+    pack_rows,
+    score_answers,
+    sharing_is_sound,
+)
 from lpes_evo.rope import patch_rope, repair_frequencies
 from samples import build_llama
 

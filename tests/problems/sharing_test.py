@@ -15,12 +15,12 @@ from lpes_evo.problems import (
     EncodedExample,
     ModelProblem,
     _masks as masks_module,
+    answer_gradient,
     make_task,
     pack_rows,
     score_answers,
     sharing_is_sound,
 )
-from lpes_evo.problems._gradient import answer_gradient
 from lpes_evo.rope import count_layers, patch_rope, repair_frequencies
 from samples import build_llama
 

@@ -6,9 +6,7 @@ import pytest
 
 from lpes_evo.config import load_config
 from lpes_evo.errors import TaskError
-from lpes_evo.evals import EvalExample, EvalTask
-from lpes_evo.evals._config import EvalConfig
-from lpes_evo.evals._plan import draw_tasks
+from lpes_evo.evals import EvalConfig, EvalExample, EvalTask, draw_tasks
 from lpes_evo.models import load_model
 from lpes_evo.problems import (
     DataRequest,

@@ -8,9 +8,18 @@ from lpes_evo.errors import JournalError
 from lpes_evo.operators import CurveSpace, init_identity
 from lpes_evo.problems import AnswerScores
 from lpes_evo.reporting import save_figure
-from lpes_evo.runs import load_report, measure, plot_curve, plot_positions, warnings_of
-from lpes_evo.runs._pictures import plot_convergence
-from lpes_evo.runs._report import candidates, save_report, smaller_batches, summarise
+from lpes_evo.runs import (
+    candidates,
+    load_report,
+    measure,
+    plot_convergence,
+    plot_curve,
+    plot_positions,
+    save_report,
+    smaller_batches,
+    summarise,
+    warnings_of,
+)
 from lpes_evo.search import Evaluation
 from lpes_evo.statistics import wilson_interval
 from lpes_evo.storage import Journal

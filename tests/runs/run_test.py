@@ -13,8 +13,7 @@ from lpes_evo.config import load_config
 from lpes_evo.errors import ConfigError, JournalError
 from lpes_evo.problems import ModelProblem, Sharing
 from lpes_evo.reporting import TerminalReporter
-from lpes_evo.runs import RunFolder, describe, estimate_run, run_search, show_run
-from lpes_evo.runs._job import prepare
+from lpes_evo.runs import RunFolder, describe, estimate_run, prepare, run_search, show_run
 from samples import SMALL_RUN
 
 SMALL = SMALL_RUN | {

@@ -105,7 +105,7 @@ def test_a_comparison_is_resumed(folders):
 
 
 def test_routers_are_read():
-    from lpes_evo.methods.moice._routers import load_routers
+    from lpes_evo.methods.moice import load_routers
     from lpes_evo.models import load_model
 
     facts = load_routers(KEPT / "routers.safetensors", load_model("tiny").model).facts

@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from lpes_evo.config import SearchSettings
-from lpes_evo.config._search_settings import ALGORITHM_NAMES
+from lpes_evo.config import ALGORITHM_NAMES, SearchSettings
 from lpes_evo.errors import ConfigError, CurveError
 from lpes_evo.execution import Evaluator, drive
 from lpes_evo.operators import BezierGenome, CurveSpace, mut_point

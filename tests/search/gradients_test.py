@@ -18,11 +18,9 @@ from lpes_evo.errors import (
 from lpes_evo.execution import Evaluator, drive
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import TargetCurveProblem, aggregate
-from lpes_evo.runs import RunFolder, estimate_run, run_search
-from lpes_evo.runs._run import history_table
+from lpes_evo.runs import RunFolder, estimate_run, history_table, run_search
 from lpes_evo.scales import load_scales
-from lpes_evo.search import Evaluation, GradientProbe, Search
-from lpes_evo.search._ascent import Ascent, variation_slope
+from lpes_evo.search import Ascent, Evaluation, GradientProbe, Search, variation_slope
 from lpes_evo.storage import Journal
 from lpes_evo.workers import DevicePool
 from samples import rewrite_journal

@@ -3,8 +3,7 @@ import pytest
 
 from lpes_evo import Search, SearchSettings
 from lpes_evo.operators import CurveSpace
-from lpes_evo.search import Evaluation, Surrogate
-from lpes_evo.search._surrogate import TrainingSet
+from lpes_evo.search import Evaluation, Surrogate, TrainingSet
 
 TARGET = np.linspace(0.8, 1.2, 12)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.config import load_config
 from lpes_evo.errors import JournalError, LpesError
 from lpes_evo.evals import EvalFolder
@@ -187,8 +187,7 @@ def test_a_report_with_other_numbers_is_refused(run, change):
 
 
 def test_results_of_an_evaluation_with_other_numbers_are_refused(tmp_path):
-    from lpes_evo.evals import load_results
-    from lpes_evo.evals._results import save_results
+    from lpes_evo.evals import load_results, save_results
 
     folder = EvalFolder(shutil.copytree(KEPT / "eval", tmp_path / "eval"))
     save_results(folder.results, load_results(folder.results))

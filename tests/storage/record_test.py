@@ -10,11 +10,9 @@ from safetensors.torch import load_file, save_file
 from lpes_evo.analysis import DriftReport
 from lpes_evo.comparison import ComparisonFolder, read_trace
 from lpes_evo.errors import LpesError
-from lpes_evo.evals import EvalFolder, load_results
-from lpes_evo.evals._answers import read_answer
-from lpes_evo.methods.moice._routers import load_routers
-from lpes_evo.runs import RunFolder, load_report
-from lpes_evo.runs._report import MeasuredLine
+from lpes_evo.evals import EvalFolder, load_results, read_answer
+from lpes_evo.methods.moice import load_routers
+from lpes_evo.runs import MeasuredLine, RunFolder, load_report
 from lpes_evo.scales import load_scales
 from lpes_evo.storage import read_journal
 

@@ -44,7 +44,7 @@ def main() -> None:
     # Workers read this file too, and shall be quick.
     from lpes_evo.config import SearchSettings
     from lpes_evo.execution import Evaluator, drive
-    from lpes_evo.runs._run import history_table
+    from lpes_evo.runs import history_table
     from lpes_evo.search import Search
     from lpes_evo.workers import DevicePool
 

@@ -16,14 +16,15 @@ import torch
 
 from lpes_evo.errors import LpesError, UnsupportedModelError
 from lpes_evo.rope import (
+    LayerTables,
     count_layers,
     find_structure,
     indexes_table,
     patch_rope,
     repair_frequencies,
     rotary_layers,
+    sincos_table,
 )
-from lpes_evo.rope._tables import LayerTables, sincos_table
 from rope_families import NOT_BUILT, mentions_rotary, tiny_model
 
 IDS = torch.tensor(

@@ -15,7 +15,13 @@ from ._requests import (
     RequestTracker as RequestTracker,
     prompts_of_generate as prompts_of_generate,
 )
-from ._streams import streams_of as streams_of
+from ._rotation import (
+    Rotation as Rotation,
+    find_rotation as find_rotation,
+    n_probes as n_probes,
+    probe_tables as probe_tables,
+)
+from ._streams import combine_streams as combine_streams, streams_of as streams_of
 from ._variants import (
     RowwiseRotaryEmbedding as RowwiseRotaryEmbedding,
     base_variants as base_variants,
