@@ -11,8 +11,11 @@ import numpy.typing as npt
 from pydantic import model_validator
 
 from lpes_evo.errors import LpesError, ScalesError
+from lpes_evo.hub import fetch_file, is_repository_name
 from lpes_evo.operators import CurveKind, CurveSpace
 from lpes_evo.storage import Record
+
+_FILE = "scales.json"
 
 
 def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
@@ -170,25 +173,31 @@ class ScalesFile(Record):
         return self
 
 
-def load_scales(path: str | Path, *, model: str | None = None, n_layers: int | None = None) -> Scales:
-    """Read and check a ``scales.json`` file, or that of a run folder.
+def load_scales(
+    path: str | Path, *, model: str | None = None, n_layers: int | None = None, revision: str | None = None
+) -> Scales:
+    """Read and check a ``scales.json`` file, the one of a run folder, or the one of a repository on the hub.
 
     Args:
-        path: The file, or a run folder that holds it.
+        path: The file, a folder that holds it, or ``user/repository`` where there is no file or folder of this name.
         model: Name of the model that the scales will be used on; ``None`` to skip the comparison.
         n_layers: Number of layers of that model; ``None`` to skip the comparison.
+        revision: Revision of the repository on the hub; the newest when ``None``.
 
     Returns:
         The scales.
 
     Raises:
-        ScalesError: The file is missing, truncated or edited, or belongs to another model.
+        ScalesError: The file is missing, truncated or edited, or belongs to another model; the repository or its file
+            is missing, or the hub cannot be reached and the file is not in the cache.
     """
     file = Path(path)
 
     # is_dir raises an OSError for a name that is too long. Reading the file then reports it.
     with suppress(OSError):
-        file = file / "scales.json" if file.is_dir() else file
+        file = file / _FILE if file.is_dir() else file
+        if not file.exists() and is_repository_name(str(path)):
+            file = fetch_file(str(path), _FILE, revision=revision, error=ScalesError)
 
     found = ScalesFile.load(file)
     scales = Scales(**{field.name: getattr(found, field.name) for field in dataclasses.fields(Scales)})

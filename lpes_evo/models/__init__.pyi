@@ -1,5 +1,7 @@
+from ._adapters import find_adapter as find_adapter
 from ._gguf import check_rope as check_rope, read_rope as read_rope, take_rope as take_rope
 from ._model import (
+    DTYPES as DTYPES,
     LoadedModel as LoadedModel,
     device_name as device_name,
     load_model as load_model,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lpes_evo.errors import ModelError, install_command
+from lpes_evo.hub import hub_has_address
 from lpes_evo.models._loading import (
     NO_PICKLES,
     TOKENIZER_FILES,
-    hub_has_address,
     one_line,
     quiet,
     read_tokenizer,

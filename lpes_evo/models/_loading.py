@@ -1,15 +1,13 @@
 """`read_model`: a model's files, read by transformers with one-line errors and without random weights."""
 
 import logging
-import socket
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from lpes_evo.errors import ModelError
+from lpes_evo.hub import hub_has_address
 from lpes_evo.models._gguf import check_rope, read_rope, take_rope
 
 ROPE_NOTE = "_lpes_rope_note"
@@ -210,19 +208,6 @@ def _layer_of(weight: str) -> str:
     """Return the name of a weight up to and including the number of its layer."""
     prefix, layers, rest = weight.partition(".layers.")
     return f"{prefix}{layers}{rest.partition('.')[0]}."
-
-
-def hub_has_address() -> bool:
-    """Return whether the hub may be reachable; without a network its client would try for half a minute."""
-    from huggingface_hub import constants
-
-    if urllib.request.getproxies():
-        return True
-    try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager

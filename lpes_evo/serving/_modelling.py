@@ -73,7 +73,9 @@ def modelling_code(model: Any) -> ModellingCode:
     base_path = "" if base is model else _path_of(base, model)
     has_base = base is not model and f"{decoder_path}.".startswith(f"{base_path}.")
 
-    classes = {"config": type(model.config), "causal": type(model)} | ({"base": type(base)} if has_base else {})
+    classes = {"config": type(model.config), "causal": type(model)} | (
+        {"base": type(base)} if has_base else {}
+    )
     names = {key: kind.__name__ for key, kind in classes.items()}
     own_names = {"Config": f"Lpes{names['config']}", "Causal": f"Lpes{names['causal']}"}
     if has_base:
@@ -90,7 +92,11 @@ def modelling_code(model: Any) -> ModellingCode:
         "decoder_of_causal": decoder_path,
         "decoder_of_base": decoder_path.removeprefix(base_path).removeprefix("."),
     }
-    original_names = {"model_type": model.config.model_type, "Causal": names["causal"], "Base": names.get("base")}
+    original_names = {
+        "model_type": model.config.model_type,
+        "Causal": names["causal"],
+        "Base": names.get("base"),
+    }
     values["conversions"] = repr(
         tuple((original, values[key]) for key, original in original_names.items() if key in values)
     )

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.rope import patch_rope
 from lpes_evo.serving import modelling_code
-from rope_promises import IDS, built, close, generated, logits, profile, state
+from rope_promises import built, close, logits, profile, state
 
 
 def write_folder(model: Any, scales: list[float], folder: Path) -> None:
