@@ -10,6 +10,7 @@ import torch
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.rope._caches import change_rotation
 from lpes_evo.rope._compiled import sweep_code
+from lpes_evo.rope._saving import SaveWatch
 from lpes_evo.rope._scales import LayerScales
 from lpes_evo.rope._structure import RopeStructure, is_dynamic, rope_types
 from lpes_evo.rope._tables import (
@@ -49,6 +50,7 @@ class RopeHooks:
         self.stack: list[LayerScales] = []
         self.reached = False
         self.on_tables: Callable[[int, Any], None] | None = None
+        self.on_save = SaveWatch()
         self._decoder = structure.decoder
         self._handles: list[Any] = []
 
@@ -75,6 +77,8 @@ class RopeHooks:
             # changed in place.
             self._handles.append(self._decoder.register_forward_pre_hook(self._follow_live, prepend=True))
             self._handles.append(self._decoder.register_forward_hook(self._check_reach))
+            decoder: Any = self._decoder
+            self._handles.append(decoder.register_state_dict_pre_hook(self.on_save))
             sweep_code()
         except BaseException:
             self.uninstall()

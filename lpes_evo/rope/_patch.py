@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +14,7 @@ from lpes_evo.errors import ModelError
 from lpes_evo.rope._frequencies import check_frequencies
 from lpes_evo.rope._hooks import RopeHooks
 from lpes_evo.rope._scales import LayerScales
-from lpes_evo.rope._structure import find_structure
+from lpes_evo.rope._structure import find_structure, unwrapped_model
 
 __all__ = ["RopePatch", "patch_rope", "unpatch_rope"]
 
@@ -78,6 +80,17 @@ class RopePatch:
             self._hooks.uninstall()
             delattr(self._decoder, PATCH_ATTRIBUTE)
 
+    def save_with(self, write: Callable[[Path], None]) -> None:
+        """Have ``save_pretrained`` of the model, or of a wrapper of peft around it, write the scales as well.
+
+        Without, it warns once that they are lost. Where a state dict is handed to ``save_pretrained``, as distributed
+        training does, nobody asks the model for its weights, and neither happens.
+
+        Args:
+            write: Writes the scales into a folder, that of the weights.
+        """
+        self._hooks.on_save.write = write
+
     def __enter__(self) -> RopePatch:
         return self
 
@@ -129,7 +142,7 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
             also raises it if the batch has another number of rows than the scales.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer. The first
             forward pass also raises it if scaled positions do not reach every layer that takes them.
-        ModelError: The model's rotary frequencies are not sound. The forward pass also raises it for a cache that was
+        ModelError: The model's rotary frequencies are not sound, or it was exported and has scales of its own. The forward pass also raises it for a cache that was
             filled otherwise. For a static cache, compiled code raises a ``RuntimeError`` with the same text; on a
             device other than the CPU this is an assertion of the device.
 
@@ -138,6 +151,7 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
         ...     model.generate(**inputs)
     """
     structure = find_structure(model)
+    _refuse_exported(model)
     layer_scales = LayerScales(scales, len(structure.layers))
 
     # All patches of a model share one set of hooks, which the first of them installs.
@@ -151,6 +165,20 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
     hooks.stack.append(layer_scales)
     hooks.take_effect()
     return RopePatch(structure.decoder, hooks, layer_scales)
+
+
+def _refuse_exported(model: torch.nn.Module) -> None:
+    """Refuse a model whose own code, written by an export, puts scales on it.
+
+    Raises:
+        ModelError: It is one.
+    """
+    config: Any = getattr(unwrapped_model(model), "config", None)
+    if str(getattr(config, "model_type", "")).startswith("lpes_") and hasattr(config, "lpes_scales"):
+        raise ModelError(
+            "Expected a model without scales, but this one was written by 'lpes-evo export' and runs under scales by "
+            "itself. Load the model that was exported, and patch that."
+        )
 
 
 def unpatch_rope(model: torch.nn.Module) -> None:
