@@ -19,6 +19,7 @@ from lpes_evo.cli._analysis import add_analysis_commands
 from lpes_evo.cli._bench import add_bench_command
 from lpes_evo.cli._compare import add_comparison_commands
 from lpes_evo.cli._eval import add_eval_command
+from lpes_evo.cli._export import add_export_commands
 from lpes_evo.cli._methods import add_training_command
 from lpes_evo.cli._process import INTERRUPTED, lost_output, secure_streams, stopping_signals
 from lpes_evo.cli._report import report
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_ONLY_PRINTS = frozenset({"", "show", "estimate", "score"})
+_ONLY_PRINTS = frozenset({"", "show", "estimate", "score", "vllm-args"})
 """Commands without a file as their result, and ``lpes-evo`` by itself: where the output is lost, so is the result."""
 
 add_search_commands(app)
@@ -46,6 +47,7 @@ add_training_command(app)
 add_bench_command(app)
 add_comparison_commands(app)
 add_analysis_commands(app)
+add_export_commands(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -86,7 +86,7 @@ def search(
 ) -> None:
     """Search the scales of a model for a task, then measure them on held-out examples."""
     from lpes_evo.reporting import make_reporter
-    from lpes_evo.runs import RunFolder, run_search
+    from lpes_evo.runs import RunFolder, run_search, show_run
 
     # A reporter of the user that cannot be made is told before any work.
     reporters = make_reporter(console, reporter or ())
@@ -112,14 +112,27 @@ def search(
             work_limit=evaluation_limit,
             reporter=reporters,
         )
-    show(folder.path)
+    show_run(folder.path, console)
 
 
-def show(run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]) -> None:
-    """Print the result of a run and name its pictures."""
-    from lpes_evo.runs import show_run
+def show(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Run folder, scales.json, or hub id of a repository with one."),
+    ],
+) -> None:
+    """Print the result of a run and name its pictures, or print scales that stand by themselves."""
+    from lpes_evo.hub import is_repository_name
+    from lpes_evo.runs import show_run, show_scales
 
-    show_run(run_folder, console)
+    path = Path(run)
+    is_folder = path.is_dir()
+    stands_alone = is_folder and not (path / "config.yaml").is_file() and (path / "scales.json").is_file()
+
+    if path.is_file() or stands_alone or (not is_folder and is_repository_name(run)):
+        show_scales(run, console)
+    else:
+        show_run(path, console)
 
 
 def estimate(

@@ -31,4 +31,4 @@ from ._report import (
     warnings_of as warnings_of,
 )
 from ._run import history_table as history_table, run_search as run_search
-from ._show import show_run as show_run
+from ._show import show_run as show_run, show_scales as show_scales

@@ -77,6 +77,27 @@ def show_run(path: Path, console: Console) -> None:
         say(f"  {picture}", console)
 
 
+def show_scales(source: str | Path, console: Console) -> None:
+    """Print scales that stand by themselves, without a run.
+
+    Args:
+        source: A ``scales.json``, a folder with one, or a repository of the hub.
+        console: Where to print.
+
+    Raises:
+        ScalesError: There are none, or they are not valid.
+    """
+    scales = load_scales(source)
+    fitness = " ".join(f"{value:.4f}" for value in scales.fitness) or "none"
+    points = " ".join(f"({x:g}, {y:g})" for x, y in scales.control_points)
+    say(f"Scales of {source}: found on {scales.model} with the task {scales.task}", console)
+    say(f"fitness on the search data: {fitness}", console)
+    say(f"curve: {scales.curve} of the control points {points}", console)
+    say(
+        f"scales of {scales.n_layers} layers: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console
+    )
+
+
 def _accuracy(row: dict[str, float]) -> str:
     """Return an accuracy with its interval as a cell of the table."""
     return interval_text(row["accuracy"], row["low"], row["high"], limits=".2f")
