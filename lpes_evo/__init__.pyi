@@ -7,4 +7,5 @@ from .rope import patch_rope as patch_rope
 from .runs import RunFolder as RunFolder, run_search as run_search
 from .scales import Scales as Scales, load_scales as load_scales
 from .search import Evaluation as Evaluation, Search as Search
+from .serving import from_pretrained as from_pretrained
 from .storage import Journal as Journal

@@ -12,8 +12,6 @@ from lpes_evo.errors import UnsupportedModelError
 if TYPE_CHECKING:
     import torch
 
-    from lpes_evo.rope import RopeStructure
-
 MODULE = "modeling_lpes"
 """Name of the generated module."""
 PREFIX = "lpes_"
@@ -114,7 +112,7 @@ def modelling_code(model: Any) -> ModellingCode:
     return ModellingCode(Template(template).substitute(values), config)
 
 
-def check_exportable(model: Any, structure: RopeStructure) -> None:
+def check_exportable(model: Any, structure: Any) -> None:
     """Refuse an architecture that generated code cannot run under scales.
 
     Args:
@@ -154,7 +152,7 @@ def check_exportable(model: Any, structure: RopeStructure) -> None:
 
 def _path_of(module: torch.nn.Module, owner: torch.nn.Module) -> str:
     """Return the name of a module inside another."""
-    return next(name for name, found in owner.named_modules() if found is module)
+    return str(next(name for name, found in owner.named_modules() if found is module))
 
 
 def _import_of(kind: type) -> str:
