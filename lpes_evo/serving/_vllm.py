@@ -113,7 +113,9 @@ def _check_config(vllm_config: Any, model_config: Any) -> list[float] | None:
     from lpes_evo.scales import check_scales
 
     config, text_config = model_config.hf_config, model_config.hf_text_config
-    is_asked = vllm_config.load_config.load_format == LOAD_FORMAT and model_config is vllm_config.model_config
+    # The draft model of speculative decoding is loaded in the same format, and may go without scales.
+    is_draft = getattr(model_config, "runner", None) == "draft"
+    is_asked = vllm_config.load_config.load_format == LOAD_FORMAT and not is_draft
     overrides = model_config.hf_overrides if isinstance(model_config.hf_overrides, dict) else {}
 
     if _is_exported(model_config):

@@ -188,8 +188,18 @@ def _only_factor(module: Any) -> float:
 
 
 def _own_copy(module: Any) -> Any:
-    """Return a copy of a rotary module that shares no table with it."""
+    """Return a copy of a rotary module that shares no table with it.
+
+    Raises:
+        UnsupportedModelError: The copy would still run the original.
+    """
     own = copy.deepcopy(module)
+    # vLLM chooses the method that runs when it makes a module, and keeps it; a compiled one cannot be copied.
+    if getattr(own._forward_method, "__self__", None) is not own:
+        raise UnsupportedModelError(
+            f"Expected a {type(module).__name__} whose copy runs by itself, but this vLLM has bound it to the one that "
+            "all layers share. Install the version that lpes-evo names in its extra [vllm], or export the model."
+        )
     for name in ("cos_sin_cache", "cos_sin_cache_bf16"):
         if getattr(module, name, None) is not None:
             own.register_buffer(name, getattr(module, name).clone(), persistent=False)

@@ -407,3 +407,19 @@ def test_an_exported_folder_is_left_to_its_own_code(llama, exported):
 def test_scales_beside_those_of_an_exported_folder_are_refused(exported):
     with pytest.raises(ScalesError, match="which holds its own scales"):
         configure(exported, trust_remote_code=True, hf_overrides={"lpes_scales": OTHER_SCALES})
+
+
+def test_a_module_whose_copy_would_run_the_original_is_refused():
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.rotary_embedding import RotaryEmbedding
+
+    from lpes_evo.serving import _vllm_rotary
+
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList([torch.nn.Module()])
+    with set_current_vllm_config(VllmConfig()):
+        model.layers[0].rotary_emb = rotary = RotaryEmbedding(32, 32, 64, 10000.0, True, torch.float32)
+    shared = rotary._forward_method
+    rotary._forward_method = lambda *args: shared(*args)
+    with pytest.raises(UnsupportedModelError, match="bound it to the one that all layers share"):
+        _vllm_rotary.scale_layers(model, [1.5])
