@@ -142,9 +142,9 @@ def patch_rope(model: torch.nn.Module, scales: npt.ArrayLike | torch.Tensor) -> 
             also raises it if the batch has another number of rows than the scales.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer. The first
             forward pass also raises it if scaled positions do not reach every layer that takes them.
-        ModelError: The model's rotary frequencies are not sound, or it was exported and has scales of its own. The forward pass also raises it for a cache that was
-            filled otherwise. For a static cache, compiled code raises a ``RuntimeError`` with the same text; on a
-            device other than the CPU this is an assertion of the device.
+        ModelError: The model's rotary frequencies are not sound, or it was exported and has scales of its own. The
+            forward pass also raises it for a cache that was filled otherwise. For a static cache, compiled code raises
+            a ``RuntimeError`` with the same text; on a device other than the CPU this is an assertion of the device.
 
     Example:
         >>> with patch_rope(model, [1.2] * count_layers(model)):
