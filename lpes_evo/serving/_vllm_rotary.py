@@ -195,8 +195,8 @@ def _own_copy(module: Any) -> Any:
     """
     own = copy.deepcopy(module)
     # vLLM chooses the method that runs when it makes a module, and keeps it; a compiled one cannot be copied.
-    runs: object = getattr(own._forward_method, "__self__", None)
-    if runs is not own:
+    is_bound = getattr(own._forward_method, "__self__", None) is own
+    if not is_bound:
         raise UnsupportedModelError(
             f"Expected a {type(module).__name__} whose copy runs by itself, but this vLLM has bound it to the one that "
             "all layers share. Install the version that lpes-evo names in its extra [vllm], or export the model."
