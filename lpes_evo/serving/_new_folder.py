@@ -60,8 +60,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         _flush(folder)
         (folder / _LOCK).unlink()
         os.rename(folder, out.absolute())
-        # The parent is flushed as well, so that the name outlives a loss of power.
-        _flush_one(out.absolute().parent)
+        _flush_name(out)
 
 
 @contextmanager
@@ -82,7 +81,7 @@ def new_file(out: Path) -> Iterator[Path]:
         yield folder / out.name
         _flush_one(folder / out.name)
         os.rename(folder / out.name, out.absolute())
-        _flush_one(out.absolute().parent)
+        _flush_name(out)
 
 
 @contextmanager
@@ -130,6 +129,13 @@ def _flush(folder: Path) -> None:
         if path.is_dir() or path.stat().st_nlink == 1:
             _flush_one(path)
     _flush_one(folder)
+
+
+def _flush_name(out: Path) -> None:
+    """Flush the folder that a name was put into, so that the name outlives a loss of power."""
+    # What was written is there under its name by now, so that a fault is no reason to say otherwise.
+    with suppress(OSError):
+        _flush_one(out.absolute().parent)
 
 
 def _flush_one(path: Path) -> None:

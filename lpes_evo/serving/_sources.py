@@ -180,8 +180,8 @@ def _write(source: ModelSource, loaded: LoadedModel, folder: Path) -> list[str]:
     from safetensors import SafetensorError
 
     config = loaded.model.config
-    if source.kind == "gguf" and hasattr(config, "quantization_config"):
-        # The weights are dequantized.
+    if (loaded.base or source.name).endswith(".gguf") and hasattr(config, "quantization_config"):
+        # The weights of GGUF files are dequantized when they are read.
         del config.quantization_config
     try:
         loaded.model.save_pretrained(folder)

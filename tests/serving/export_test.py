@@ -127,6 +127,22 @@ def test_a_folder_does_not_load_without_trust_in_its_code(llama: Any, tmp_path: 
         AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
 
 
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text"])
+def test_the_decoder_alone_is_scaled_too(model_type: str, tmp_path: Path) -> None:
+    from transformers import AutoModel
+
+    model = save_model(model_type, tmp_path / "model")
+    scales = save_scales(tmp_path / "scales.json", tmp_path / "model").scales
+    export(tmp_path)
+    # Servers such as vLLM put a head of their own on it.
+    decoder = AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
+    assert type(decoder).__name__ == f"Lpes{type(model.model).__name__}"
+    with patch_rope(model, scales), torch.no_grad():
+        expected = model.model(input_ids=IDS).last_hidden_state
+    with torch.no_grad():
+        assert close(decoder(input_ids=IDS).last_hidden_state, expected)
+
+
 def test_scales_are_not_put_on_an_exported_model_once_more(llama: Any, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
