@@ -131,7 +131,9 @@ def commands_of(block: Block) -> list[list[str]]:
 
 @cache
 def help_of(command: str) -> str:
-    shown = subprocess.run([BIN / "lpes-evo", command, "--help"], capture_output=True, text=True)
+    # A narrow terminal cuts long options short.
+    wide = os.environ | {"COLUMNS": "200"}
+    shown = subprocess.run([BIN / "lpes-evo", command, "--help"], capture_output=True, text=True, env=wide)
     assert shown.returncode == 0, f"lpes-evo {command}: {shown.stderr}"
     return shown.stdout
 
