@@ -1,5 +1,7 @@
 """EvalConfig: the settings of an evaluation, every value that shapes its result."""
 
+from typing import ClassVar, Literal
+
 from pydantic import Field, model_validator
 
 from lpes_evo.config import ModelSettings, Settings
@@ -15,6 +17,7 @@ class EvalConfig(Settings):
     """Everything that shapes the result of an evaluation.
 
     Attributes:
+        ADDED: Settings that files of earlier versions lack.
         model: The model.
         scales: File of scales, or folder of the run that found them; ``None`` for the untouched model alone.
         methods: Methods that are compared with the untouched model, such as ``lpes``, ``pi:1.5`` or ``yarn:4``, see
@@ -33,7 +36,11 @@ class EvalConfig(Settings):
         max_length: A window in tokens that is smaller than the model's own.
         batch_tokens: Tokens of one batch, padding and room for the answers included; ``None`` for what suits the
             device.
+        engine: What generates answers: ``transformers``, or ``vllm`` at serving speed, for the methods baseline and
+            lpes, and for tasks that are answered by generation.
     """
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"engine"})
 
     model: ModelSettings = ModelSettings()
     scales: str | None = None
@@ -49,6 +56,7 @@ class EvalConfig(Settings):
     over_length: OverLength = "error"
     max_length: int | None = Field(default=None, ge=2, strict=True)
     batch_tokens: int | None = Field(default=None, ge=1, strict=True)
+    engine: Literal["transformers", "vllm"] = "transformers"
 
     @model_validator(mode="after")
     def _lists_are_sound(self) -> "EvalConfig":

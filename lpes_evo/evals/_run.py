@@ -9,6 +9,7 @@ from lpes_evo.errors import ConfigError, EvaluationError, LpesError, TaskError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, collect_answers, last_failure, read_answer
 from lpes_evo.evals._arms import Arm, make_arms
 from lpes_evo.evals._config import EvalConfig
+from lpes_evo.evals._engines import check_engine
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import collect_lm_scores, summarise_lm_task
 from lpes_evo.evals._plan import DrawnTask, PlannedTask, draw_tasks, plan_task
@@ -60,6 +61,8 @@ def run_evaluation(
         arms = make_arms(_load_scales(config, folder), config.methods)
         drawn, lm_tasks = draw_tasks(config)
         _refuse_prompt_choices(arms, lm_tasks)
+        modes = {task.task.name: str(task.mode) for task in drawn} | dict.fromkeys(lm_tasks, "harness")
+        check_engine(config, arms, modes)
         if not folder.answers.exists():
             _refuse_idle_options(config, drawn, batch_limit)
         files = dict.fromkeys(filter(None, [config.scales, *map(scales_file, config.methods or ())]))

@@ -3,14 +3,15 @@
 import math
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lpes_evo.accelerators import empty_caches, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
-from lpes_evo.evals._generate import end_ids, generate_greedy
+from lpes_evo.evals._engines import Engine, TransformersEngine, VllmEngine
+from lpes_evo.evals._generate import end_ids
 from lpes_evo.methods import MethodHandle, score_row_by_row
 from lpes_evo.problems import (
     EncodedPrompt,
@@ -69,11 +70,13 @@ class EvalTarget:
         loaded: The model.
         encoder: Turns examples into token ids.
         ends: Tokens that end an output.
+        engine: What generates answers.
     """
 
     loaded: "LoadedModel"
     encoder: PromptEncoder
     ends: tuple[int, ...]
+    engine: Engine = field(default_factory=TransformersEngine)
 
     @classmethod
     def of(cls, loaded: "LoadedModel", config: EvalConfig) -> "EvalTarget":
@@ -114,18 +117,27 @@ class EvalTargetSpec:
         Raises:
             ModelError: The model cannot be loaded or used.
         """
-        from lpes_evo.models import load_model
+        from lpes_evo.models import load_model, resolve_device, resolve_dtype
 
         model = self.config.model
+        dtype, place = model.dtype, device
+        is_served = self.config.engine == VllmEngine.name
+        if is_served:
+            # The device belongs to vLLM. Beside it the model serves the checks alone, in the same number format.
+            dtype, place = resolve_dtype(dtype, resolve_device(device), model.name), "cpu"
         loaded = load_model(
             model.name,
             revision=model.revision,
-            dtype=model.dtype,
-            device=device,
+            dtype=dtype,
+            device=place,
             attention=model.attention,
             trust_remote_code=model.trust_remote_code,
         )
-        return EvalTarget.of(loaded, self.config)
+        target = EvalTarget.of(loaded, self.config)
+        if is_served:
+            engine = VllmEngine(loaded, target.encoder.max_length, model.trust_remote_code)
+            target = replace(target, engine=engine)
+        return target
 
 
 def describe_target(target: EvalTarget) -> dict[str, Any]:
@@ -146,6 +158,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
         "weights": weights_hash(loaded.model),
         "ends": list(target.ends),
         "default_batch_tokens": _GPU_BATCH_TOKENS if is_gpu(kind) else _CPU_BATCH_TOKENS,
+        **target.engine.facts(target),
     }
 
 
@@ -243,7 +256,7 @@ def answer_batch(
         LpesError: The arm does not go with the model.
     """
     prompts = [target.encoder.encode(example, mode) for example in examples]
-    with arm.apply(target.loaded) as applied:
+    with target.engine.apply(target, arm) as applied:
         return _answer(target, arm, applied, examples, prompts, mode, batch_tokens, share_prefixes)
 
 
@@ -289,12 +302,10 @@ def _generate(
     target: EvalTarget, examples: Sequence[Example], prompts: Sequence[EncodedPrompt]
 ) -> list[Answer]:
     """Answer prompts by greedy generation."""
-    found = generate_greedy(
-        target.loaded.model,
+    found = target.engine.generate(
+        target,
         [prompt.rows[0].prompt_ids for prompt in prompts],
         [example.max_new_tokens for example in examples],
-        ends=target.ends,
-        pad_id=target.pad_id,
     )
 
     texts = [target.loaded.tokenizer.decode(said.ids, skip_special_tokens=True) for said in found]
