@@ -120,7 +120,8 @@ class EvalTargetSpec:
         from lpes_evo.models import load_model, resolve_device, resolve_dtype
 
         model = self.config.model
-        dtype, place = model.dtype, device
+        dtype: str = model.dtype
+        place = device
         is_served = self.config.engine == VllmEngine.name
         if is_served:
             # The device belongs to vLLM. Beside it the model serves the checks alone, in the same number format.
@@ -135,7 +136,7 @@ class EvalTargetSpec:
         )
         target = EvalTarget.of(loaded, self.config)
         if is_served:
-            engine = VllmEngine(loaded, target.encoder.max_length, model.trust_remote_code)
+            engine = VllmEngine(loaded, self.config.max_length or loaded.max_length, model.trust_remote_code)
             target = replace(target, engine=engine)
         return target
 
