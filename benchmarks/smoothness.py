@@ -112,6 +112,10 @@ class Remembered(ModelProblem):
             np.array([told[name][0] for name in ids]), np.array([told[name][1] for name in ids])
         )
 
+    def score(self, scales: Scales, example_ids: Sequence[str] | None = None) -> Scales:
+        """Return the log-probabilities, see `ModelProblem.score`."""
+        return self.evaluate(scales, example_ids).log_probability
+
     def score_many(self, scales: Scales, example_ids: Sequence[str] | None = None) -> Scales:
         """Return the log-probabilities under several curves, see `ModelProblem.score_many`."""
         return np.stack([self.evaluate(curve, example_ids).log_probability for curve in scales])

@@ -306,7 +306,7 @@ def _refuse_options(text: str, options: Mapping[str, Any]) -> None:
     """
     if options:
         raise TaskError(
-            f"Expected no options for the task {text!r:.80} of a user, but got {', '.join(sorted(options))}. Leave "
+            f"Expected no options for the task {text!r:.300} of a user, but got {', '.join(sorted(options))}. Leave "
             "them out."
         )
 

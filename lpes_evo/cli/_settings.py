@@ -189,7 +189,9 @@ class SettingOptions:
             ConfigError: A list of numbers holds something else.
         """
         return {
-            option.key: option.read(given[option.name]) for option in self._options if option.name in given
+            option.key: option.read(given[option.name])
+            for option in self._options
+            if given.get(option.name) is not None
         }
 
 

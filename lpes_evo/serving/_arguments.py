@@ -12,7 +12,8 @@ CONFIG_KEY = "lpes_scales"
 def vllm_arguments(scales: Scales) -> str:
     """Return the arguments of ``vllm serve`` that hand scales over by value.
 
-    vLLM must have the plugin of this package. The values themselves are handed over, and no path, since the key of
+    vLLM must have the plugin of this package: only the plugin knows the load format ``lpes``, so that vLLM stops where it
+    is missing. The values themselves are handed over, and no path, since the key of
     vLLM's cache of compiled code holds values, and a path would hide a changed file.
 
     Args:
@@ -21,4 +22,4 @@ def vllm_arguments(scales: Scales) -> str:
     Returns:
         The arguments, quoted for a shell.
     """
-    return f"--hf-overrides {shlex.quote(to_json({CONFIG_KEY: list(scales.scales)}))}"
+    return f"--load-format lpes --hf-overrides {shlex.quote(to_json({CONFIG_KEY: list(scales.scales)}))}"

@@ -129,7 +129,7 @@ def test_wrong_input_gives_one_clear_line(scales, tmp_path):
             (("--scales", unfinished), "the folder of a finished run"),
             (("--scales", deep), "a model of n_layers = 6"),
             (("--scales", scales, "--text", empty), "but it is empty"),
-            (("--scales", scales, "--task", "nothing"), "task to be one of"),
+            (("--scales", scales, "--task", "nothing"), "a task among kv"),
             (("--scales", scales, "--task", "recall", "--text", empty), "got both"),
             (("--scales", scales, "--length", 9), "--length only with --text"),
             (("--scales", scales, "--output", scales), "is a file"),

@@ -14,9 +14,10 @@ from serving_samples import RUN, save_scales
 run = CliRunner().invoke
 
 
-def test_vllm_args_are_one_argument_for_a_shell() -> None:
+def test_vllm_args_are_quoted_for_a_shell() -> None:
     result = run(app, ["vllm-args", str(RUN)], catch_exceptions=False)
-    option, value = shlex.split(result.stdout)
+    *load_format, option, value = shlex.split(result.stdout)
+    assert load_format == ["--load-format", "lpes"]
     assert option == "--hf-overrides"
     assert json.loads(value) == {"lpes_scales": list(load_scales(RUN).scales)}
 

@@ -221,7 +221,7 @@ def test_a_stopped_worker_blocks_no_large_message(make_pool, tries):
 
 
 def test_time_in_which_the_pool_did_not_listen_does_not_count(make_pool, events):
-    pool = make_pool("cpu", work_limit=2.0, silence_limit=3.0)
+    pool = make_pool("cpu", work_limit=4.0, silence_limit=5.0)
 
     def slow():
         import time
@@ -233,7 +233,7 @@ def test_time_in_which_the_pool_did_not_listen_does_not_count(make_pool, events)
     pid = workers_of(pool)[0]
     # What a stopped and continued terminal does to both.
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(4)
+    time.sleep(6)
     os.kill(pid, signal.SIGCONT)
     assert pool.wait().value == "done"
     assert events == []
