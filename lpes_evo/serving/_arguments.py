@@ -12,9 +12,9 @@ CONFIG_KEY = "lpes_scales"
 def vllm_arguments(scales: Scales) -> str:
     """Return the arguments of ``vllm serve`` that hand scales over by value.
 
-    vLLM must have the plugin of this package: only the plugin knows the load format ``lpes``, so that vLLM stops where it
-    is missing. The values themselves are handed over, and no path, since the key of
-    vLLM's cache of compiled code holds values, and a path would hide a changed file.
+    vLLM must have the plugin of this package: the plugin alone knows the load format ``lpes``, so that vLLM stops where
+    the plugin is missing. The values themselves are handed over, and no path: the key of vLLM's cache of compiled code
+    holds values, and a path would hide a changed file.
 
     Args:
         scales: The scales.
