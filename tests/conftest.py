@@ -38,6 +38,13 @@ def real_data() -> Path:
     return Path(folder)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test on the real model as slow."""
+    for item in items:
+        if "smollm2" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def smollm2() -> LoadedModel:
     """SmolLM2-135M-Instruct."""

@@ -6,6 +6,8 @@ import pytest
 
 from lpes_evo.page import write_page
 
+pytestmark = pytest.mark.slow
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PICTURES = ["positions", "curve", "convergence-evaluations", "convergence-tokens", "convergence-seconds",
             "diversity", "control-points", "drift-by-layer", "drift-of-arms", "drift-retrieval"]  # fmt: skip

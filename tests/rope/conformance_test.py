@@ -16,7 +16,19 @@ TABLE = Path(__file__).parents[2] / "docs" / "models.md"
 PINNED = f"transformers {transformers.__version__}" in TABLE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("model_type", model_types() if PINNED else [])
+COMMON = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt_neox", "deepseek_v2",
+)  # fmt: skip
+"""Families that are tried in every run of the tests; the others are slow together."""
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        name if name in COMMON else pytest.param(name, marks=pytest.mark.slow)
+        for name in (model_types() if PINNED else [])
+    ],
+)
 def test_family_keeps_every_promise_and_the_table_says_so(model_type: str) -> None:
     if state(model_type)[0] == "supported":
         broken = {

@@ -15,9 +15,10 @@ import pytest
 from commands import SMALL, contents, lpes_evo, start
 from sheet import Log
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="processes are watched through /proc"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc"),
+]
 
 DRIVER = Path(__file__).parents[1] / "support" / "chaos_run.py"
 N_WORKERS = 3
