@@ -227,6 +227,7 @@ def test_the_usual_methods_are_one_of_each(tiny: Any, tmp_path: Path) -> None:
     assert not left_out
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_saves_what_it_measured(tmp_path: Path) -> None:
     said = lpes_evo("bench", "shape:tiny", "--prompt-tokens", 24, "--new-tokens", 2, "--repeats", 6, "--device", "cpu",
                     "--methods", "baseline,lpes,ms-poe,moice",

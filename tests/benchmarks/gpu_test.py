@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
 
 
+@pytest.mark.slow
 def test_the_measurement_of_a_gpu_runs_on_the_cpu_with_a_tiny_shape(tmp_path):
     result = subprocess.run(
         ["bash", SCRIPT, "--small"],

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "methods.py"
 CONFIG = """
 model: {name: tiny}
@@ -27,6 +29,7 @@ def run(tmp_path, *arguments):
     ).stdout
 
 
+@pytest.mark.slow
 def test_the_best_setting_of_each_method_is_that_of_the_most_likely_answers(tmp_path):
     specs = ["baseline", "pi:1.5", "pi:4", "ms-poe"]
     first = run(tmp_path, "choose", *specs[:3])

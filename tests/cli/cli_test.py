@@ -87,7 +87,7 @@ def test_equal_configuration_gives_byte_identical_results(finished):
     assert contents(run.parent / "again") == contents(run)
 
 
-@pytest.mark.parametrize("n_lines", [1, 3, 9, 20])
+@pytest.mark.parametrize("n_lines", [9, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 20))])
 def test_a_search_killed_at_any_moment_resumes_to_the_same_bytes_and_repeats_nothing(finished, n_lines):
     run, _ = finished
     folder = run.parent / f"killed-{n_lines}"
@@ -104,7 +104,16 @@ def test_a_search_killed_at_any_moment_resumes_to_the_same_bytes_and_repeats_not
     assert records(folder, "report.jsonl") == records(run, "report.jsonl")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        ),
+    ],
+)
 def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, number):
     run, _ = finished
     folder = run.parent / f"signal-{number}"
@@ -136,6 +145,7 @@ def test_a_stop_while_the_model_is_loaded_leaves_a_folder_that_can_be_resumed(fi
     assert contents(folder) == contents(run)
 
 
+@pytest.mark.slow
 def test_a_search_that_was_started_deaf_to_a_hang_up_stays_so(finished):
     run, _ = finished
     folder = run.parent / "nohup"
@@ -147,6 +157,7 @@ def test_a_search_that_was_started_deaf_to_a_hang_up_stays_so(finished):
     assert contents(folder) == contents(run)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_when_the_reader_of_its_output_has_gone(finished):
     run, _ = finished
     folder = run.parent / "unread"
@@ -170,6 +181,7 @@ def test_a_folder_whose_name_rich_and_the_shell_would_change_is_shown_as_it_is(f
     assert f"lpes-evo search --resume {shlex.quote(str(folder))}" in again
 
 
+@pytest.mark.slow
 def test_sigterm_ends_every_command_with_its_code(tmp_path):
     process = start("estimate", *SMALL, "--repeats", "100000", cwd=tmp_path)
     time.sleep(8)
@@ -187,7 +199,9 @@ def test_a_finished_run_resumes_to_itself_without_an_evaluation(finished):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize(("devices", "n_workers"), [("cpu", 1), ("cpu:2", 2)])
+@pytest.mark.parametrize(
+    ("devices", "n_workers"), [("cpu", 1), pytest.param("cpu:2", 2, marks=pytest.mark.slow)]
+)
 def test_estimate_predicts_a_run(tmp_path, devices, n_workers):
     result = lpes_evo("estimate", *SMALL[:-1], devices, cwd=tmp_path, check=0)
     assert f"at most 26 full evaluations, {n_workers} at a time" in result.stdout
@@ -195,7 +209,7 @@ def test_estimate_predicts_a_run(tmp_path, devices, n_workers):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("devices", ["cpu:2", "in-process"])
+@pytest.mark.parametrize("devices", ["cpu:2", pytest.param("in-process", marks=pytest.mark.slow)])
 def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
     run, _ = finished
     folder = run.parent / devices

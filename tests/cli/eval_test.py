@@ -66,7 +66,9 @@ def test_an_evaluation_killed_in_the_middle_resumes_and_repeats_nothing(finished
     assert tasks(path) == tasks(straight)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_an_evaluation_with_its_code_and_the_way_to_go_on(finished, number, code):
     straight, _ = finished
     path = straight.parent / f"signal-{number}"

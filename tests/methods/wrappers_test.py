@@ -35,7 +35,7 @@ def all_close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 @pytest.mark.parametrize(
     ("wrapper", "name"),
     [
-        (wrapper, name)
+        pytest.param(wrapper, name, marks=[pytest.mark.slow] if wrapper in SLOW else [])
         for wrapper in WRAPPERS
         for name, case in CASES.items()
         # Compiling takes seconds, and a wrapper in another one is unwrapped before any method sees it.
@@ -56,6 +56,7 @@ def test_a_wrapped_model_runs_as_the_model_inside(name: str, wrapper: str, tmp_p
     assert all_close(answers(wrapped, wrapper), untouched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["buckets in groups"])
 def test_compiled_streams_take_batches_and_prompts_of_any_size(name: str, tmp_path: Path) -> None:
     wrapped, plain = wrapped_and_plain("compiled", tmp_path)

@@ -150,6 +150,7 @@ def test_a_page_is_html_for_everyone_and_asks_for_nothing_outside_it(whole):
     assert len(re.findall(r"n = \d+", page.text)) >= 10
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_bytes(run, tmp_path, monkeypatch):
     monkeypatch.setattr("lpes_evo.page._drift._N_DRAWS", 2)
     first, second = tmp_path / "first.html", tmp_path / "second.html"

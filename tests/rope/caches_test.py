@@ -212,6 +212,7 @@ def test_sliding_caches_go_on_under_the_same_scales_alone(model_type: str, chang
             run(model, IDS[:, 8:9], cache)
 
 
+@pytest.mark.slow
 def test_requests_of_generate_batch_are_those_of_generate() -> None:
     model = tiny_model("llama")
     if not hasattr(model, "generate_batch"):

@@ -84,6 +84,7 @@ def test_merging_an_adapter_leaves_the_scales_in_force(
     assert close(logits(merged), untouched)
 
 
+@pytest.mark.slow
 def test_scales_of_rows_are_refused_by_beams_and_by_requests_that_share_a_pass(model: Any) -> None:
     settings: dict[str, Any] = {"max_new_tokens": 3, "do_sample": False}
     with patch_rope(model, [SCALES, SCALES[::-1]]):

@@ -379,6 +379,7 @@ def test_what_is_no_probe_is_refused(scales, sample):
         GradientProbe(scales, sample)
 
 
+@pytest.mark.slow
 def test_a_gradient_for_want_of_memory_is_taken_in_smaller_batches():
     class Small(Sloped):
         def gradient(self, scales, example_ids=None, weights=None):

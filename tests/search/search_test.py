@@ -101,6 +101,7 @@ def test_the_initial_population_holds_the_identity_and_constants_so_the_result_i
     assert 0.7 <= search.best_constant() <= 1.0
 
 
+@pytest.mark.slow
 def test_evolution_beats_random_search_at_equal_evaluations_on_most_seeds():
     settings = SETTINGS.model_copy(update={"generations": 20})
     wins = sum(

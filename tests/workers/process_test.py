@@ -127,6 +127,7 @@ def test_work_beyond_its_limit_is_hung(make_pool, events, tries):
     assert len(events) == 1
 
 
+@pytest.mark.slow
 def test_work_that_goes_on_from_step_to_step_is_not_hung(make_pool, events):
     pool = make_pool("cpu", work_limit=4.0)
 
@@ -144,6 +145,7 @@ def test_work_that_goes_on_from_step_to_step_is_not_hung(make_pool, events):
     assert events == []
 
 
+@pytest.mark.slow
 def test_a_step_beyond_the_limit_is_hung_however_many_went_before(make_pool, events, tries):
     pool = make_pool("cpu", work_limit=3.0)
     note = tries.add
@@ -220,6 +222,7 @@ def test_a_stopped_worker_blocks_no_large_message(make_pool, tries):
     assert results == [3_000_000.0, 3_000_000.0]
 
 
+@pytest.mark.slow
 def test_time_in_which_the_pool_did_not_listen_does_not_count(make_pool, events):
     pool = make_pool("cpu", work_limit=4.0, silence_limit=5.0)
 
