@@ -129,6 +129,7 @@ def test_a_signal_ends_a_search_with_its_code_and_the_way_to_go_on(finished, num
     assert records(folder) == records(run)
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_model_is_loaded_leaves_a_folder_that_can_be_resumed(finished):
     run, _ = finished
     folder = run.parent / "loading"

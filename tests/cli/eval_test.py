@@ -81,6 +81,7 @@ def test_a_signal_ends_an_evaluation_with_its_code_and_the_way_to_go_on(finished
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_two_worker_processes_give_the_scores_of_one(finished):
     straight, _ = finished
     arguments = [*SMALL[:-1], "cpu:2"]

@@ -135,7 +135,7 @@ def passes(problem):
     return [(name_of(curve), ids[0]) for scales, ids in problem.calls for curve in scales]
 
 
-@pytest.mark.parametrize("n_fit", [1, 3])
+@pytest.mark.parametrize("n_fit", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("racing", [True, False])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_search_stopped_in_any_pass_resumes_to_the_same_and_repeats_only_what_was_in_flight(

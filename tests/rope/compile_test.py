@@ -181,6 +181,7 @@ def test_compiled_code_refuses_caches_that_were_filled_otherwise(model: Any) -> 
 
 
 @pytest.mark.parametrize("scales_first", [True, False])
+@pytest.mark.slow
 def test_scales_and_an_adapter_go_together_compiled_or_not(model: Any, scales_first: bool) -> None:
     peft = pytest.importorskip("peft")
 
@@ -207,6 +208,7 @@ def test_scales_and_an_adapter_go_together_compiled_or_not(model: Any, scales_fi
 
 
 @pytest.mark.parametrize("spec", ["ntk:4:original=4:length=12", "ms-poe:first_layer=0"])
+@pytest.mark.slow
 def test_a_method_after_compilation_is_in_force_and_so_is_its_end(model: Any, spec: str) -> None:
     method, twin = make_method(spec), tiny_model("llama")
     with method.apply(twin):

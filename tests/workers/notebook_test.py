@@ -12,6 +12,8 @@ SPEC = """
 import os, time
 from lpes_evo.workers import DevicePool
 
+pytestmark = pytest.mark.slow
+
 class Doubler:
     def __init__(self, factor):
         self.factor = factor
