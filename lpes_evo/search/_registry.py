@@ -104,7 +104,7 @@ def blaming(name: str, work: str) -> Iterator[None]:
         yield
     except LpesError:
         raise
-    except Exception as error:  # the code of a user can raise anything
+    except (Exception, SystemExit) as error:  # the code of a user can raise anything, and may try to exit
         raise ConfigError(
             f"Expected the algorithm {name} to {work}, but it raised {error_text(error)}. Mend its class."
         ) from error

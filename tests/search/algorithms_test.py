@@ -74,6 +74,10 @@ class Broken(Algorithm):
     def propose(self, progress):
         return 1 / 0
 
+class Leaving(Algorithm):
+    def propose(self, progress):
+        raise SystemExit(3)
+
 class NoAlgorithm:
     pass
 """
@@ -171,8 +175,10 @@ def test_an_algorithm_of_a_user_takes_gradients_and_says_when_it_has_finished(fi
     ("name", "message"),
     [
         ("nowhere.py:HillClimber", "there is no file nowhere.py"),
-        ("{file}:NoAlgorithm", "to define the Algorithm class NoAlgorithm, but it defines HillClimber, Slope, Broken"),
+        ("{file}:NoAlgorithm", "to define the Algorithm class NoAlgorithm, but it defines HillClimber, Slope, Broken, "
+         "Leaving"),
         ("{file}:Broken", "Expected the algorithm .*:Broken to propose candidates, but it raised ZeroDivisionError"),
+        ("{file}:Leaving", "Expected the algorithm .*:Leaving to propose candidates, but it raised SystemExit: 3"),
     ],
 )  # fmt: skip
 def test_a_file_without_the_algorithm_is_named(file, name, message):
