@@ -8,11 +8,11 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 import os, time
 from lpes_evo.workers import DevicePool
-
-pytestmark = pytest.mark.slow
 
 class Doubler:
     def __init__(self, factor):
