@@ -1,9 +1,24 @@
 """Accelerators: the differences in torch between NVIDIA's GPUs (``cuda``), Apple's (``mps``) and the CPU."""
 
 import gc
+import os
 import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["device_kind", "empty_caches", "has_mps", "is_gpu", "is_out_of_memory", "mps_fault"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "as_float64",
+    "device_kind",
+    "empty_caches",
+    "free_memory",
+    "has_mps",
+    "is_gpu",
+    "is_out_of_memory",
+    "mps_fault",
+    "wait_for",
+]
 
 # torch has an error class for the memory of CUDA devices only. Its allocators for the CPU and for Apple's GPU, and
 # libraries with their own allocators, raise plain runtime errors.
@@ -67,3 +82,37 @@ def empty_caches() -> None:
         torch.cuda.empty_cache()
     if has_mps():
         torch.mps.empty_cache()
+
+
+def free_memory(device: str) -> int:
+    """Return the free memory of a GPU, or the memory of the machine, in bytes.
+
+    Args:
+        device: ``cpu``, ``cuda:N`` or ``mps``.
+    """
+    import torch
+
+    if device_kind(device) == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if is_gpu(device):
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def wait_for(device: str) -> None:
+    """Wait until a device has done the work that it was given; a GPU works later than it is called.
+
+    Args:
+        device: ``cpu``, which has done its work whenever it returns, ``cuda:N`` or ``mps``.
+    """
+    import torch
+
+    if device_kind(device) == "cuda":
+        torch.cuda.synchronize(device)
+    elif is_gpu(device):
+        torch.mps.synchronize()
+
+
+def as_float64(values: "torch.Tensor") -> "torch.Tensor":
+    """Return values in float64, on the CPU where they are on Apple's GPU, which has no float64."""
+    return (values.cpu() if values.device.type == "mps" else values).double()

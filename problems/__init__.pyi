@@ -33,6 +33,7 @@ from ._example import (
     seen_examples as seen_examples,
 )
 from ._gradient import answer_gradient as answer_gradient
+from ._masks import pack_masks as pack_masks
 from ._model_problem import ModelProblem as ModelProblem
 from ._pack import batches as batches, pack_rows as pack_rows
 from ._problem import Problem as Problem

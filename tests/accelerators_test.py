@@ -1,17 +1,21 @@
 import dataclasses
+import sys
 
 import pytest
 import torch
 
-from lpes_evo import accelerators as _accelerators
-from lpes_evo.accelerators import device_kind, empty_caches, has_mps, is_gpu, is_out_of_memory, mps_fault
-from lpes_evo.analysis import _similarity
-from lpes_evo.bench import (
-    _measure as _bench,
-    _memory as _bench_memory,
-    _report as _bench_report,
-    _shapes as _bench_shapes,
+from lpes_evo.accelerators import (
+    as_float64,
+    device_kind,
+    empty_caches,
+    free_memory,
+    has_mps,
+    is_gpu,
+    is_out_of_memory,
+    mps_fault,
+    wait_for,
 )
+from lpes_evo.bench import peak_meter, run_bench
 from lpes_evo.errors import ConfigError
 from lpes_evo.evals import EvalConfig, EvalTarget, describe_target
 from lpes_evo.models import load_model
@@ -89,36 +93,32 @@ def test_answers_on_the_gpu_of_apple_come_in_batches_of_a_gpu():
     assert (facts["device"], facts["default_batch_tokens"]) == ("mps", 16384)
 
 
-def test_a_cost_on_the_gpu_of_apple_is_timed_when_its_work_is_done(monkeypatch):
+def test_a_clock_waits_for_the_gpu_of_apple_and_not_for_the_cpu(monkeypatch):
     apple = Apple(monkeypatch)
-    work = object.__new__(_bench._Work)
-    work._device, work._settings = "mps", _bench.BenchSettings()
-    result, seconds = work._timed(lambda: apple.calls.append("work") or 5)
-    assert apple.calls == ["synchronize", "work", "synchronize"]
-    assert result == 5
-    assert seconds >= 0
+    wait_for("cpu")
+    assert apple.calls == []
+    wait_for("mps:0")
+    assert apple.calls == ["synchronize"]
 
 
 def test_no_peak_of_memory_is_made_up_for_the_gpu_of_apple():
-    meter = _bench_memory.peak_meter("mps")
+    meter = peak_meter("mps")
     meter.begin()
     assert meter.end() is None
     assert meter.how == "not measured: torch keeps no peak of the memory of Apple's GPU"
 
 
 def test_the_clock_of_the_processor_is_refused_on_the_gpu_of_apple(monkeypatch):
-    subject = _bench_report._Subject(
-        model=None, device="mps", dtype="float32", window=100, n_layers=1, of_layers=1
-    )
-    monkeypatch.setattr(_bench_report, "_load", lambda *_args: subject)
+    on_apple = dataclasses.replace(load_model("tiny", device="cpu"), device="mps")
+    monkeypatch.setattr("lpes_evo.models.load_model", lambda *_arguments, **_options: on_apple)
     with pytest.raises(ConfigError, match="--clock processor on a CPU alone, but the model is on mps"):
-        _bench_report.run_bench("tiny", None, device="mps", clock="processor")
+        run_bench("tiny", None, device="mps", clock="processor")
 
 
 def test_the_room_on_the_gpu_of_apple_is_what_the_system_recommends(monkeypatch):
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 100)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 30)
-    assert _bench_shapes._room("mps") == 70
+    assert free_memory("mps") == 70
 
 
 def test_float64_is_computed_on_the_cpu_for_the_gpu_of_apple():
@@ -128,10 +128,10 @@ def test_float64_is_computed_on_the_cpu_for_the_gpu_of_apple():
         def cpu(self):
             return torch.ones(2)
 
-    assert _similarity._exact(OnApple()).dtype == torch.float64
-    assert _similarity._exact(torch.ones(2, dtype=torch.float16)).dtype == torch.float64
+    assert as_float64(OnApple()).dtype == torch.float64
+    assert as_float64(torch.ones(2, dtype=torch.float16)).dtype == torch.float64
 
 
 def test_nobody_asks_for_the_gpu_of_apple_where_torch_is_not_loaded(monkeypatch):
-    monkeypatch.setitem(_accelerators.sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     empty_caches()

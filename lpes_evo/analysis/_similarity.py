@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from lpes_evo.accelerators import as_float64
 from lpes_evo.errors import TaskError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class LinearCka:
             TaskError: The two sets do not hold equally many states.
         """
         _check_pairs(states, others)
-        x, y = _exact(states), _exact(others)
+        x, y = as_float64(states), as_float64(others)
 
         # Products of states far from the origin would lose their spread to rounding.
         if not self._sums:
@@ -120,7 +121,7 @@ def cka_distance(states: "torch.Tensor", others: "torch.Tensor") -> "torch.Tenso
         alignment.update(states, others)
         return alignment.distance()
 
-    x, y = (values - values.mean(dim=-2, keepdim=True) for values in (_exact(states), _exact(others)))
+    x, y = (values - values.mean(dim=-2, keepdim=True) for values in (as_float64(states), as_float64(others)))
     xx, yy = x @ x.mT, y @ y.mT
     return _distance((xx * yy).sum(dim=(-2, -1)), xx, yy)
 
@@ -144,8 +145,3 @@ def _distance(shared: "torch.Tensor", own: "torch.Tensor", other: "torch.Tensor"
     # A set without spread is aligned with another such set, and with nothing else.
     distance = torch.where((norm == 0) | (other_norm == 0), 1.0, distance)
     return torch.where((norm == 0) & (other_norm == 0), 0.0, distance)
-
-
-def _exact(values: "torch.Tensor") -> "torch.Tensor":
-    """Return values in float64, on the CPU where they are on Apple's GPU, which has no float64."""
-    return (values.cpu() if values.device.type == "mps" else values).double()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lpes_evo.accelerators import device_kind, is_out_of_memory
+from lpes_evo.accelerators import device_kind, is_out_of_memory, wait_for
 from lpes_evo.bench._costs import MethodCost, Run
 from lpes_evo.bench._memory import PeakMeter, peak_meter
 from lpes_evo.bench._settings import BenchSettings
@@ -178,15 +178,12 @@ class _Work:
 
     def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
         """Return the result of some work and its time in seconds, by the events of the device where it has them."""
-        kind = device_kind(self._device)
-        if kind != "cuda":
+        if device_kind(self._device) != "cuda":
             clock = time.perf_counter if self._settings.clock == "wall" else time.process_time
-            # A GPU does its work later than it is called, so that the clock must wait for it.
-            finish = torch.mps.synchronize if kind == "mps" else lambda: None
-            finish()
+            wait_for(self._device)
             start = clock()
             result = work()
-            finish()
+            wait_for(self._device)
             return result, clock() - start
 
         with torch.cuda.device(self._device):

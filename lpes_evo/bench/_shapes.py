@@ -1,11 +1,10 @@
 """Shape: models of random weights in the sizes of published ones, whose cost can be measured without a download."""
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from lpes_evo.accelerators import device_kind, is_gpu
+from lpes_evo.accelerators import device_kind, free_memory
 from lpes_evo.errors import ModelError
 
 PREFIX = "shape:"
@@ -137,7 +136,7 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
         n_bytes = kind.itemsize * sum(
             weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
         )
-    room = _room(device)
+    room = free_memory(device)
     if n_bytes > room:
         raise ModelError(
             f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
@@ -155,14 +154,3 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
     repair_frequencies(model)
     check_frequencies(model)
     return model
-
-
-def _room(device: str) -> int:
-    """Return the free memory of a GPU, or the memory of the machine, in bytes."""
-    import torch
-
-    if device_kind(device) == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if is_gpu(device):
-        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,7 +2,7 @@ from ._answers import answer_key as answer_key, read_answer as read_answer
 from ._arms import Arm as Arm, make_arms as make_arms
 from ._compare import compare_evaluations as compare_evaluations
 from ._config import EvalConfig as EvalConfig
-from ._engines import VllmEngine as VllmEngine
+from ._engines import VllmEngine as VllmEngine, check_engine as check_engine
 from ._folder import EvalFolder as EvalFolder
 from ._generate import end_ids as end_ids, generate_greedy as generate_greedy
 from ._lm_tasks import macro_headline as macro_headline

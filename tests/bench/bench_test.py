@@ -1,5 +1,6 @@
 """What methods cost: pairs, passes, memory, shapes, and the command line."""
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -25,9 +26,9 @@ from lpes_evo.bench import (
     shape_names,
     speed_of,
 )
-from lpes_evo.bench._report import _make_methods, _Subject
 from lpes_evo.errors import ConfigError, LpesError, ModelError, UnsupportedModelError
 from lpes_evo.methods import make_method, method_names
+from lpes_evo.models import load_model
 from lpes_evo.statistics import Interval, order_interval
 from method_promises import logits, state
 
@@ -135,7 +136,7 @@ def test_random_weights_are_the_same_every_time(tiny: Any) -> None:
 
 
 def test_a_shape_without_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpes_evo.bench._shapes._room", lambda _device: 2**30)
+    monkeypatch.setattr("lpes_evo.bench._shapes.free_memory", lambda _device: 2**30)
     with pytest.raises(ModelError, match="shape:vicuna-7b in float32, 25.1 GiB, but cpu has 1.0 GiB"):
         random_model(Shape.of("shape:vicuna-7b"), "float32", "cpu")
 
@@ -214,17 +215,26 @@ def test_the_clock_of_the_processor_leaves_out_waiting(tiny: Any, monkeypatch: p
 
 
 def test_the_clock_of_the_processor_is_refused_on_a_gpu(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_gpu = _Subject(tiny, 1024, "bfloat16", "cuda:0", 3, 3)
-    monkeypatch.setattr("lpes_evo.bench._report._load", lambda *_: on_gpu)
+    on_gpu = dataclasses.replace(load_model("tiny", device="cpu"), model=tiny, device="cuda:0")
+    monkeypatch.setattr("lpes_evo.models.load_model", lambda *_, **_options: on_gpu)
     with pytest.raises(ConfigError, match="--clock processor on a CPU alone, but the model is on cuda:0"):
-        run_bench("shape:tiny", ("pi:2",), clock="processor")
+        run_bench("tiny", ("pi:2",), clock="processor")
 
 
-def test_the_usual_methods_are_one_of_each(tiny: Any, tmp_path: Path) -> None:
-    made, left_out = _make_methods(None, tiny, 24, tmp_path)
-    assert [method.name for method in made.values()] == [*method_names()]
-    assert "ntk:2:original=12" in made
-    assert not left_out
+def test_the_usual_methods_are_one_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: dict[str, Any] = {}
+
+    def note(
+        _model: Any, methods: dict[str, Any], *_: Any, **_options: Any
+    ) -> tuple[list[Any], dict[str, str]]:
+        measured.update(methods)
+        return [], {}
+
+    monkeypatch.setattr("lpes_evo.bench._measure.measure_costs", note)
+    report = run_bench("shape:tiny", None, device="cpu", prompt_tokens=24)
+    assert [method.name for method in measured.values()] == [*method_names()]
+    assert "ntk:2:original=12" in measured
+    assert not report.left_out
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a fresh attacker found, each as a promise."""
+"""Faults of evaluations that were found by bad input and interruptions, each as a promise."""
 
 import itertools
 import json
@@ -13,12 +13,12 @@ from lpes_evo.evals import (
     answer_key,
     compare_evaluations,
     load_results,
+    run_evaluation,
     score_interval,
     score_predictions,
 )
-from lpes_evo.evals._run import _load_scales
 from lpes_evo.problems import DataRequest, Example, Task, make_task
-from lpes_evo.scales import Scales
+from lpes_evo.scales import Scales, load_scales
 from lpes_evo.statistics import wilson_interval
 from lpes_evo.storage import read_journal
 
@@ -45,16 +45,30 @@ def write_records(path, numbers, key="key"):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_scales_that_a_failed_start_left_behind_are_not_those_of_the_next_one(tmp_path):
+def test_scales_that_a_failed_start_left_behind_are_not_those_of_the_next_one(tmp_path, monkeypatch):
+    def refuse(*_arguments, **_options):
+        raise ConfigError("no such device")
+
+    def config(value):
+        file = tmp_path / f"{value}.json"
+        scales(value).save(file)
+        return EvalConfig(tasks=("recall:8",), model={"name": "tiny"}, scales=str(file), limit=1)
+
     folder = EvalFolder(tmp_path / "out")
     folder.path.mkdir()
-    for name, value in (("a", 1.5), ("b", 0.9)):
-        scales(value).save(tmp_path / f"{name}.json")
-        config = EvalConfig(tasks=("recall",), model={"name": "tiny"}, scales=str(tmp_path / f"{name}.json"))
-        assert _load_scales(config, folder).scales == (value,) * 4
-    folder.answers.write_text("{}\n")
-    (tmp_path / "b.json").unlink()
-    assert _load_scales(config, folder).scales == (0.9,) * 4
+    with monkeypatch.context() as patch:
+        patch.setattr("lpes_evo.evals._run.make_pool", refuse)
+        with pytest.raises(ConfigError, match="no such device"):
+            run_evaluation(config(1.5), folder, devices="cpu")
+    run_evaluation(config(0.9), folder, devices="cpu")
+    assert load_scales(folder.scales).scales == (0.9,) * 4
+
+    # Once there are answers, the copy in the folder counts.
+    begun = config(0.9)
+    (tmp_path / "0.9.json").unlink()
+    folder.results.unlink()
+    run_evaluation(begun, folder, devices="cpu")
+    assert load_scales(folder.scales).scales == (0.9,) * 4
 
 
 def test_a_record_is_known_again_in_another_order_and_file(tmp_path):

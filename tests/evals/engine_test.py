@@ -16,11 +16,10 @@ from lpes_evo.evals import (
     EvalConfig,
     EvalFolder,
     EvalTarget,
-    _engines as engines_module,
-    _target as target_module,
     answer_batch,
     compare_evaluations,
     draw_tasks,
+    generate_greedy,
     load_results,
     make_arms,
     markdown_table,
@@ -185,13 +184,13 @@ def test_a_resumed_evaluation_does_only_what_is_missing_and_ends_the_same(tmp_pa
     whole = (tmp_path / "straight" / "answers.jsonl").read_text().splitlines(keepends=True)
     assert len(whole) == 1 + 2 * 8
     asked = []
-    original = engines_module.generate_greedy
+    original = generate_greedy
 
     def counted(model, prompts, *arguments, **options):
         asked.append(len(prompts))
         return original(model, prompts, *arguments, **options)
 
-    monkeypatch.setattr(engines_module, "generate_greedy", counted)
+    monkeypatch.setattr("lpes_evo.evals._engines.generate_greedy", counted)
     for n_kept in (1, 2, 6, 16, 17):
         asked.clear()
         path = tmp_path / f"cut-{n_kept}"
@@ -206,7 +205,7 @@ def test_a_resumed_evaluation_does_only_what_is_missing_and_ends_the_same(tmp_pa
 
 def test_all_arms_meet_an_example_in_the_same_batch(tmp_path, scales_file, monkeypatch):
     batches = {}
-    original = target_module.answer_batch
+    original = answer_batch
 
     def noted(target, arm, examples, *arguments):
         batches.setdefault(arm.name, []).append([example.id for example in examples])
@@ -264,7 +263,7 @@ def test_a_cause_that_is_not_in_the_examples_ends_the_run(tmp_path, monkeypatch)
     def broken(*arguments, **options):
         raise RuntimeError("no kernel for this device")
 
-    monkeypatch.setattr(engines_module, "generate_greedy", broken)
+    monkeypatch.setattr("lpes_evo.evals._engines.generate_greedy", broken)
     message = "20 in a row failed, last .* under untouched: RuntimeError: no kernel for this device"
     with pytest.raises(EvaluationError, match=message):
         evaluate(configured("recall:20", limit=30), tmp_path / "out")
@@ -277,14 +276,14 @@ def test_a_cause_that_is_not_in_the_examples_ends_the_run(tmp_path, monkeypatch)
 
 def test_a_batch_that_does_not_fit_is_answered_in_halves(tmp_path, tasks_file, monkeypatch):
     expected = evaluate(configured(f"{tasks_file}:Plain"), tmp_path / "whole")
-    original = engines_module.generate_greedy
+    original = generate_greedy
 
     def short_of_memory(model, prompts, *arguments, **options):
         if len(prompts) > 2:
             raise RuntimeError("CUDA out of memory")
         return original(model, prompts, *arguments, **options)
 
-    monkeypatch.setattr(engines_module, "generate_greedy", short_of_memory)
+    monkeypatch.setattr("lpes_evo.evals._engines.generate_greedy", short_of_memory)
     results = evaluate(configured(f"{tasks_file}:Plain"), tmp_path / "halves")
     arm = results.tasks[0].arms["untouched"]
     assert arm.overall == expected.tasks[0].arms["untouched"].overall

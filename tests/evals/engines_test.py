@@ -4,8 +4,7 @@ import json
 import pytest
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.evals import EvalConfig, make_arms
-from lpes_evo.evals._engines import check_engine
+from lpes_evo.evals import EvalConfig, check_engine, make_arms
 
 GENERATION = {"recall:16": "generation"}
 

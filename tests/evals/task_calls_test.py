@@ -15,7 +15,7 @@ from lpes_evo.evals import (
     run_evaluation,
     score_predictions,
 )
-from lpes_evo.problems import DataRequest, _registry, data_hash, make_task, register_task
+from lpes_evo.problems import DataRequest, data_hash, make_task, register_task
 
 SOURCE = """
 from lpes_evo.problems import Example, Task
@@ -238,7 +238,7 @@ def test_two_files_of_one_name_are_two_modules(write, tmp_path):
 
 
 def test_a_registered_maker_that_fails_is_one_line(monkeypatch):
-    monkeypatch.setattr(_registry, "_TASKS", dict(_registry._TASKS))
+    monkeypatch.setattr("lpes_evo.problems._registry._TASKS", {})
     register_task("broken", lambda spec: 1 / 0)
     register_task("empty", lambda spec: None)
     with pytest.raises(

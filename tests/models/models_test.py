@@ -10,7 +10,6 @@ from huggingface_hub.utils import logging as hub_logging
 
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.models import (
-    _model as models_module,
     load_model,
     resolve_device,
     resolve_dtype,
@@ -299,7 +298,7 @@ def test_bad_options_are_refused(folder, options, message):
 
 
 def test_the_gpu_of_apple_is_used_where_it_is_asked_for(folder, monkeypatch):
-    monkeypatch.setattr(models_module, "mps_fault", lambda: None)
+    monkeypatch.setattr("lpes_evo.models._model.mps_fault", lambda: None)
     assert resolve_device("mps") == resolve_device("mps:0") == "mps"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
@@ -308,7 +307,7 @@ def test_the_gpu_of_apple_is_used_where_it_is_asked_for(folder, monkeypatch):
 
 
 def test_the_gpu_of_apple_is_refused_with_the_reason_where_there_is_none(folder, monkeypatch):
-    monkeypatch.setattr(models_module, "mps_fault", lambda: "there is none")
+    monkeypatch.setattr("lpes_evo.models._model.mps_fault", lambda: "there is none")
     with pytest.raises(
         ModelError, match=r"^Expected Apple's GPU for the device mps, but there is none\. Use"
     ):

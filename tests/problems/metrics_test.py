@@ -185,11 +185,9 @@ def test_a_truth_is_the_first_word_that_says_one():
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
-    import lpes_evo.problems._data as data
-
     def refuse(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(data, "import_module", refuse)
+    monkeypatch.setattr("lpes_evo.problems._data.import_module", refuse)
     with pytest.raises(TaskError, match=r"text_unidecode .* pip install '\.\[eval\]'"):
         metrics.token_f1("é", ["e"], ascii_only=True)

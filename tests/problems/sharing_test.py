@@ -1,6 +1,7 @@
 """Rows that begin alike share a run over their beginning, in every family and with every window."""
 
 import re
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from lpes_evo.problems import (
     DataRequest,
     EncodedExample,
     ModelProblem,
-    _masks as masks_module,
     answer_gradient,
     make_task,
+    pack_masks,
     pack_rows,
     score_answers,
     sharing_is_sound,
@@ -26,6 +27,9 @@ from samples import build_llama
 
 WINDOW = 8
 """Tokens of a window or a chunk; all rows are several times longer."""
+
+MASKS = "lpes_evo.problems._masks._MaskReader"
+"""The class of the masks, in which tests put faults."""
 
 SLIDING = {"sliding_window": WINDOW}
 MIXED = {**SLIDING, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
@@ -172,7 +176,7 @@ def test_a_model_with_sliding_layers_forwards_each_text_once():
 
 def windows_wrong_by(monkeypatch, shift):
     """Let the masks of packs have windows that are wider or narrower than those of the model."""
-    right = masks_module._MaskReader._of_packs
+    right = resolve_name(f"{MASKS}._of_packs")
 
     def wrong(reader, layer, mask):
         if mask is None or not layer.self_attn.is_sliding:
@@ -182,7 +186,7 @@ def windows_wrong_by(monkeypatch, shift):
         seen = (distance >= 0) & (distance < WINDOW + shift)
         return right(reader, layer, seen[None, None])
 
-    monkeypatch.setattr(masks_module._MaskReader, "_of_packs", wrong)
+    monkeypatch.setattr(f"{MASKS}._of_packs", wrong)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -200,24 +204,24 @@ def test_a_wrong_window_is_caught_in_every_precision(monkeypatch, shift, dtype):
 def test_a_window_counted_by_place_in_the_pack_is_caught(monkeypatch):
     model, rows = tiny("mistral", torch.bfloat16), rows_about_texts()
     repair_frequencies(model)
-    right = masks_module._MaskReader.__init__
+    right = resolve_name(f"{MASKS}.__init__")
 
     def by_place(reader, first, segments, positions, *others):
         right(reader, first, segments, np.zeros_like(positions) + np.arange(positions.shape[1]), *others)
 
-    monkeypatch.setattr(masks_module._MaskReader, "__init__", by_place)
+    monkeypatch.setattr(f"{MASKS}.__init__", by_place)
     assert "sees other tokens with sharing" in sharing_is_sound(model, rows).reason
 
 
 def test_questions_that_see_each_other_are_caught(monkeypatch):
     model, rows = tiny("llama", torch.bfloat16), rows_about_texts()
     repair_frequencies(model)
-    right = masks_module._MaskReader.__init__
+    right = resolve_name(f"{MASKS}.__init__")
 
     def one_segment(reader, first, segments, *others):
         right(reader, first, np.zeros_like(segments), *others)
 
-    monkeypatch.setattr(masks_module._MaskReader, "__init__", one_segment)
+    monkeypatch.setattr(f"{MASKS}.__init__", one_segment)
     assert "sees other tokens with sharing" in sharing_is_sound(model, rows).reason
 
 
@@ -228,10 +232,8 @@ def test_the_pack_with_the_longest_row_is_tried(monkeypatch):
     short = [EncodedExample(f"s{n}", (*words[:14], n + 3), (5,)) for n in range(40)]
     long = [EncodedExample(f"l{n}", (*words[100:140], n + 3), (5,)) for n in range(2)]
     model = tiny("gemma3_text", sliding_window=20)
-    right = masks_module._MaskReader._of_packs
-    monkeypatch.setattr(
-        masks_module._MaskReader, "_of_packs", lambda reader, layer, _mask: right(reader, layer, None)
-    )
+    right = resolve_name(f"{MASKS}._of_packs")
+    monkeypatch.setattr(f"{MASKS}._of_packs", lambda reader, layer, _mask: right(reader, layer, None))
     assert sharing_is_sound(model, short)
     assert not sharing_is_sound(model, [*short, *long])
 
@@ -342,7 +344,7 @@ def test_layers_that_get_no_mask_of_each_two_tokens_are_refused(given, message):
     numbers = np.arange(5)[None]
     with (
         pytest.raises(UnsupportedModelError, match=message),
-        masks_module.pack_masks(model, np.zeros_like(numbers), numbers),
+        pack_masks(model, np.zeros_like(numbers), numbers),
     ):
         model.model.layers[0](torch.zeros(1, 5, 32), **given)
 
@@ -351,7 +353,7 @@ def test_layers_that_are_not_called_are_refused():
     numbers = np.arange(5)[None]
     with (
         pytest.raises(UnsupportedModelError, match="LlamaForCausalLM to call its decoder layers as modules"),
-        masks_module.pack_masks(tiny("llama"), np.zeros_like(numbers), numbers),
+        pack_masks(tiny("llama"), np.zeros_like(numbers), numbers),
     ):
         pass
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import DataRequest, Task, _registry, make_task, register_task, task_names
+from lpes_evo.problems import DataRequest, Task, make_task, register_task, task_names
 from lpes_evo.problems.tasks import PasskeyTask
 
 TASK_FILE = """
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path):
 
 
 def test_a_registered_task_gets_what_the_user_wrote(monkeypatch):
-    monkeypatch.setattr(_registry, "_TASKS", dict(_registry._TASKS))
+    monkeypatch.setattr("lpes_evo.problems._registry._TASKS", {})
     register_task("short-passkey", lambda spec: PasskeyTask(spec.number(2)))
     assert make_task("short-passkey").name == "passkey:2"
     assert make_task("short-passkey:3").name == "passkey:3"

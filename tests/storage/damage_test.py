@@ -13,7 +13,7 @@ from lpes_evo.cli import app
 from lpes_evo.config import load_config
 from lpes_evo.errors import JournalError, LpesError
 from lpes_evo.evals import EvalFolder
-from lpes_evo.page import _drift as drift_module, write_page
+from lpes_evo.page import write_page
 from lpes_evo.runs import RunFolder, run_search
 from samples import SMALL_RUN
 
@@ -147,7 +147,7 @@ def test_a_search_that_was_killed_says_once_that_its_last_line_was_torn(run):
 
 
 def test_the_page_of_a_read_only_run_keeps_its_drift_beside_the_page(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(drift_module, "_N_DRAWS", 2)
+    monkeypatch.setattr("lpes_evo.page._drift._N_DRAWS", 2)
     # Permissions do not hold for a superuser, who may run the tests.
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != run.path and access(path, mode))
@@ -157,7 +157,7 @@ def test_the_page_of_a_read_only_run_keeps_its_drift_beside_the_page(run, tmp_pa
     assert {file: file.stat().st_mtime_ns for file in run.path.iterdir()} == before
     assert (tmp_path / "elsewhere" / "mine-drift" / "drift.json").is_file()
     assert "mine-drift</code> beside this page" in page.path.read_text()
-    monkeypatch.setattr(drift_module, "measure_drift_of", None)
+    monkeypatch.setattr("lpes_evo.page._drift.measure_drift_of", None)
     assert write_page(run.path, tmp_path / "elsewhere" / "mine.html").missing == ()
 
 

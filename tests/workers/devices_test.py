@@ -3,13 +3,13 @@ import os
 import pytest
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.workers import Device, DevicePool, _devices as devices_module, parse_devices
+from lpes_evo.workers import Device, DevicePool, parse_devices
 
 
 @pytest.fixture(autouse=True)
 def four_cores_and_no_gpu(monkeypatch):
-    monkeypatch.setattr(devices_module, "_n_cores", lambda: 4)
-    monkeypatch.setattr(devices_module, "_n_gpus", lambda: 0)
+    monkeypatch.setattr("lpes_evo.workers._devices._n_cores", lambda: 4)
+    monkeypatch.setattr("lpes_evo.workers._devices._n_gpus", lambda: 0)
     for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -24,7 +24,7 @@ def visible(text):
 
 def test_auto_is_every_gpu_or_one_cpu(monkeypatch):
     assert names("auto") == ["cpu"]
-    monkeypatch.setattr(devices_module, "_n_gpus", lambda: 2)
+    monkeypatch.setattr("lpes_evo.workers._devices._n_gpus", lambda: 2)
     assert names("auto") == names("cuda") == ["cuda:0", "cuda:1"]
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_device_is_refused(text):
 
 
 def test_the_gpu_of_apple_is_a_device_where_torch_can_use_it(monkeypatch):
-    monkeypatch.setattr(devices_module, "mps_fault", lambda: None)
+    monkeypatch.setattr("lpes_evo.workers._devices.mps_fault", lambda: None)
     assert parse_devices("mps:0") == parse_devices("mps")
     (device,) = parse_devices("mps")
     assert (device.name, device.local_name) == ("mps", "mps")
@@ -101,7 +101,7 @@ def test_the_gpu_of_apple_is_a_device_where_torch_can_use_it(monkeypatch):
 
 
 def test_the_gpu_of_apple_is_refused_with_the_reason_where_torch_cannot_use_it(monkeypatch):
-    monkeypatch.setattr(devices_module, "mps_fault", lambda: "there is none")
+    monkeypatch.setattr("lpes_evo.workers._devices.mps_fault", lambda: "there is none")
     with pytest.raises(
         ConfigError, match=r"^Expected Apple's GPU for the device mps, but there is none\. Use"
     ):

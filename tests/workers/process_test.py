@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lpes_evo.errors import ConfigError, EvaluationError
-from lpes_evo.workers import DevicePool, _slots
+from lpes_evo.workers import DevicePool
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_a_spec_that_raises_leaves_no_process(make_pool, tries, gone):
 
 
 def test_a_worker_that_dies_at_every_start_is_given_up(make_pool, events, tries, monkeypatch):
-    monkeypatch.setattr(_slots, "_RESTART_DELAYS", (0, 0, 0))
+    monkeypatch.setattr("lpes_evo.workers._slots._RESTART_DELAYS", (0, 0, 0))
     note = tries.add
 
     def spec(_device):
@@ -308,7 +308,7 @@ def test_a_worker_that_dies_at_every_start_is_given_up(make_pool, events, tries,
 def test_a_worker_that_cannot_start_again_leaves_the_work_to_the_others(
     make_pool, events, tries, monkeypatch
 ):
-    monkeypatch.setattr(_slots, "_RESTART_DELAYS", (0, 0, 0))
+    monkeypatch.setattr("lpes_evo.workers._slots._RESTART_DELAYS", (0, 0, 0))
     note = tries.add
 
     def spec(_device):
@@ -325,7 +325,7 @@ def test_a_worker_that_cannot_start_again_leaves_the_work_to_the_others(
 
 
 def test_a_start_that_makes_no_progress_is_hung(make_pool, events, tries, monkeypatch):
-    monkeypatch.setattr(_slots, "_START_FACTOR", 1)
+    monkeypatch.setattr("lpes_evo.workers._slots._START_FACTOR", 1)
     note = tries.add
 
     def spec(_device):

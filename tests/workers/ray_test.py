@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lpes_evo.errors import ConfigError, EvaluationError
-from lpes_evo.workers import RayPool, _ray, _ray_host, _ray_session, make_pool
+from lpes_evo.workers import RayPool, make_pool
 
 ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 
@@ -22,7 +22,7 @@ ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 @pytest.fixture
 def events(monkeypatch):
     # A slow machine takes long to start an actor, and says so.
-    monkeypatch.setattr(_ray, "_TELL_AFTER_SECONDS", float("inf"))
+    monkeypatch.setattr("lpes_evo.workers._ray._TELL_AFTER_SECONDS", float("inf"))
     return []
 
 
@@ -86,7 +86,7 @@ def test_actors_that_cannot_be_created_tell_the_reason(ray_cluster, events, monk
     def fail(_self, _strangers):
         raise ModuleNotFoundError("No module named 'lpes_evo'")
 
-    monkeypatch.setattr(_ray_host.Host, "__init__", fail)
+    monkeypatch.setattr("lpes_evo.workers._ray_host.Host.__init__", fail)
     with pytest.raises(
         EvaluationError,
         match=r"all were given up; the last: worker 0 on a CPU of the cluster is gone: it could not be created: "
@@ -216,7 +216,7 @@ def test_work_beyond_its_limit_is_hung(ray_cluster, events, tries):
 
 
 def test_workers_without_a_place_wait_and_the_others_go_on(ray_cluster, monkeypatch):
-    monkeypatch.setattr(_ray, "_TELL_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr("lpes_evo.workers._ray._TELL_AFTER_SECONDS", 0.5)
     events = []
     # Both GPUs are asked for by each of two pools.
     with RayPool(ray_cluster.address, lambda _device: 1) as first:
@@ -306,7 +306,7 @@ def test_a_cluster_that_lets_nobody_in_is_refused_with_a_word_on_tokens(monkeypa
     def fail(**_options):
         raise ConnectionError("Failed to connect to Ray cluster")
 
-    monkeypatch.setattr(_ray_session, "_probe", lambda _address: None)
+    monkeypatch.setattr("lpes_evo.workers._ray_session._probe", lambda _address: None)
     monkeypatch.setattr(ray, "init", fail)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with pytest.raises(
