@@ -205,6 +205,7 @@ class _RegisteredTasks:
             raise TaskError(
                 f"Expected the maker registered for {spec.name!r} to make a task, but it raised {error_text(error)}."
             ) from error
+
         if not isinstance(task, Task):
             raise TaskError(
                 f"Expected the maker registered for the task {spec.name!r} to return a Task, but got "

@@ -67,6 +67,7 @@ def inputs_of_examples(
         examples, loaded.tokenizer, max_length=loaded.max_length, chat_template=chat_template
     )
     encoder = PromptEncoder(loaded.tokenizer, chat_template=chat_template)
+
     return [
         _checked(
             AnalysisInput(

@@ -89,6 +89,7 @@ def _tests_table(summary: dict[str, Any]) -> Table:
         "Paired with the smooth curve (positive: the curve drifts less; more: vectors that drift more)",
         ["measure", "against", "difference", "more", "p sources", "p vectors", "p (Holm)", "the curve"],
     )
+
     for measure, rows in summary["comparisons"].items():
         table.add_section()
         for name, row in rows.items():

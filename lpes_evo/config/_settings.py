@@ -113,7 +113,8 @@ def _explain(error: ValidationError, settings: type[BaseModel]) -> "_SettingsErr
     if isinstance(cause, _SettingsError):
         return _SettingsError(cause.template, f"{place}.{cause.place}".rstrip("."))
     if cause is not None:
-        return _SettingsError(f"Expected other values under the configuration key PLACE: {cause}.", place)
+        rule = str(cause)
+        return _SettingsError(f"{rule[:1].upper()}{rule[1:]} (configuration key PLACE).", place)
 
     if first["type"] == "extra_forbidden":
         known = ", ".join(settings.model_fields)
@@ -133,7 +134,7 @@ class _SettingsError(ConfigError):
 
     def __init__(self, template: str, place: str) -> None:
         # A rule about several values of the outermost settings has no key of its own.
-        shown = template if place else template.replace(" under the configuration key PLACE", "")
+        shown = template if place else template.replace(" (configuration key PLACE)", "")
         super().__init__(shown.replace("PLACE", place))
         self.template = template
         self.place = place

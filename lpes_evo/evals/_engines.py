@@ -235,23 +235,27 @@ def check_engine(config: "EvalConfig", arms: Sequence[Arm], modes: dict[str, str
     """
     if config.engine != VllmEngine.name:
         return
+
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             f"Expected vLLM for --engine vllm, but it is not installed. Install it: {install_command('vllm')}, in an "
             "environment of its own, or leave the option out."
         )
+
     others = [arm.name for arm in arms if not isinstance(arm.method, (Baseline, Lpes))]
     if others:
         raise ConfigError(
             f"Expected the methods baseline and lpes with --engine vllm, but got {', '.join(others)}. Leave the option "
             "out for them."
         )
+
     unfit = [f"{name} ({mode})" for name, mode in modes.items() if mode != "generation"]
     if unfit:
         raise ConfigError(
             f"Expected tasks that are answered by generation with --engine vllm, but got {', '.join(unfit)}. Leave "
             "the option out for them."
         )
+
     if config.model.attention is not None:
         raise ConfigError(
             f"Expected no --attention with --engine vllm, which has its own, but got {config.model.attention}. Leave "

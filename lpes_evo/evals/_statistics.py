@@ -62,6 +62,7 @@ def summarise_arm(
         TaskError: The headline of the task fails on these scores, or on a part or a resample of them.
     """
     positions = sorted({example.position for example in scored if example.position is not None})
+
     return ArmResult(
         overall=_row(headline, None, scored, base),
         positions=[

@@ -72,6 +72,7 @@ def csv_table(results: EvalResults) -> str:
         The text; a line without a position is over all examples.
     """
     table = Table("", _CSV_COLUMNS)
+
     for task in results.tasks:
         for name, arm in task.arms.items():
             for row in [*arm.positions, arm.overall]:
