@@ -3,7 +3,7 @@
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lpes_evo.errors import LpesError, TaskError
@@ -66,7 +66,7 @@ class TaskSpec:
         Raises:
             TaskError: Another option is given, or a flag has a value.
         """
-        self._only(known)
+        self.refuse_other_options(*known)
         valued = [name for name, value in self.options.items() if value is not None]
         if valued:
             raise TaskError(f"Expected +{valued[0]} without a value in the task {self.text!r:.80}.")
@@ -84,14 +84,17 @@ class TaskSpec:
         Raises:
             TaskError: Another option is given, or a value is no integer.
         """
-        self._only(tuple(defaults))
+        self.refuse_other_options(*defaults)
         return {
             name: self._integer(self.options[name], f"+{name}=NUMBER") if name in self.options else default
             for name, default in defaults.items()
         }
 
-    def _only(self, known: tuple[str, ...]) -> None:
-        """Refuse options that are not known.
+    def refuse_other_options(self, *known: str) -> None:
+        """Refuse options that a task does not have.
+
+        Args:
+            *known: All the options that it has.
 
         Raises:
             TaskError: There is one.
@@ -127,7 +130,7 @@ class _OwnTasks:
         kind: The class.
         variant: The argument that a number after the colon is for; ``None`` where one of ``variants`` stands there.
         flags: Options without a value, named as their arguments.
-        numbers: The argument of each option with a number; a class has such options or flags.
+        numbers: The argument of each option with a number.
         variants: The texts that can stand after the colon; none where a number can.
     """
 
@@ -166,13 +169,15 @@ class _OwnTasks:
         Raises:
             TaskError: An option is unknown or has no value of its kind, or the variant is no integer.
         """
-        found: dict[str, Any]
-        if self.numbers:
-            values = spec.numbers(**dict.fromkeys(self.numbers, 0))
-            found = {self.numbers[name]: value for name, value in values.items() if name in spec.options}
-        else:
-            found = {name: True for name, is_set in spec.flags(*self.flags).items() if is_set}
+        spec.refuse_other_options(*self.flags, *self.numbers)
+        numbers: dict[str, str | None] = {}
+        flags: dict[str, str | None] = {}
+        for name, value in spec.options.items():
+            (numbers if name in self.numbers else flags)[name] = value
 
+        given = replace(spec, options=numbers).numbers(**dict.fromkeys(numbers, 0))
+        found: dict[str, Any] = {self.numbers[name]: value for name, value in given.items()}
+        found |= replace(spec, options=flags).flags(*flags)
         if spec.variant is not None:
             found[self.variant or "variant"] = spec.number(0) if self.variant else spec.variant
         return found
@@ -218,7 +223,12 @@ _TASKS: dict[str, _OwnTasks | _RegisteredTasks] = {
     "kv": _OwnTasks(KeyValueTask, "n_pairs", flags=("drawn",)),
     "leval": _OwnTasks(LEvalTask, flags=("length", "hub"), variants=LEVAL_TASKS),
     "mdqa": _OwnTasks(MdqaTask, "n_documents", flags=("built",)),
-    "needle": _OwnTasks(NeedleTask, "n_keys", numbers={"filler": "n_filler", "digits": "n_digits"}),
+    "needle": _OwnTasks(
+        NeedleTask,
+        "n_keys",
+        flags=("nolima",),
+        numbers={"filler": "n_filler", "digits": "n_digits", "wording": "wording", "wordings": "wordings"},
+    ),
     "passkey": _OwnTasks(PasskeyTask, "n_filler"),
     "perplexity": _OwnTasks(PerplexityTask, "n_words"),
     "recall": _OwnTasks(RecallTask, "n_pairs"),

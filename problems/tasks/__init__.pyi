@@ -1,7 +1,8 @@
 from ._key_value import KeyValueTask as KeyValueTask
 from ._leval import LEVAL_TASKS as LEVAL_TASKS, LEvalTask as LEvalTask
 from ._mdqa import MdqaTask as MdqaTask
-from ._needle import FILLER as FILLER, MAX_FILLER as MAX_FILLER, NeedleTask as NeedleTask
+from ._needle import MAX_FILLER as MAX_FILLER, NeedleTask as NeedleTask
+from ._needle_wordings import FILLER as FILLER
 from ._passkey import PasskeyTask as PasskeyTask
 from ._perplexity import PerplexityTask as PerplexityTask
 from ._recall import QUESTION as QUESTION, WORDS as WORDS, RecallTask as RecallTask

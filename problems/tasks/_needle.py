@@ -1,28 +1,15 @@
-"""Multi-key needle: several magic numbers hidden in filler text, and a question about one of them."""
+"""Multi-key needle: several facts hidden in filler text, and a question about one of them."""
 
+from lpes_evo.errors import TaskError
 from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, check_draw, slot_of
+from lpes_evo.problems.tasks._needle_wordings import NOLIMA, WORDINGS, Wording
 from lpes_evo.problems.tasks._retrieval import RetrievalTask
 
-FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 MAX_FILLER = 10_000
 """Most repetitions of the filler, some 200,000 tokens before each needle."""
-
-_WORDS = """
-    anchor apple arrow autumn basket beach bell bird blanket boat book bottle branch bread bridge
-    brush bucket button cabin camera candle canyon carpet castle chain chair cheese circle cliff
-    clock cloud coat coffee copper corner cotton cradle crown curtain desert diamond door dragon
-    drum eagle engine feather fence field flame flower forest fountain garden glass glove guitar
-    hammer harbor hat honey horse island jacket jungle kettle kitchen ladder lake lamp lantern leaf
-    lemon letter lion marble market meadow melon mirror moon mountain needle ocean olive orange oven
-    paper pencil pepper piano pillow planet pocket pond rabbit ribbon river road rocket roof rope
-    saddle sail salt shadow shell ship silver snow spoon spring star stone storm street sugar summer
-    table tiger tower train tree tunnel valley velvet violin wagon wall watch water wheel window
-    winter wood
-"""
-KEYS = tuple(_WORDS.split())
 
 
 class NeedleTask(RetrievalTask):
@@ -47,12 +34,40 @@ class NeedleTask(RetrievalTask):
 
     reads_data = False
 
-    def __init__(self, n_keys: int = 8, n_filler: int = 1, n_digits: int = 4) -> None:
-        self._n_keys = check_count("n_keys", n_keys, least=2, most=len(KEYS))
+    def __init__(
+        self,
+        n_keys: int = 8,
+        n_filler: int = 1,
+        n_digits: int = 4,
+        *,
+        wording: int = 1,
+        wordings: int = 1,
+        nolima: bool = False,
+    ) -> None:
+        if (wording != 1) + (wordings != 1) + (nolima or 0) > 1 or (nolima and n_digits != 4):
+            raise TaskError(
+                "Expected one of the options wording, wordings and nolima of needle, and no digits beside nolima, but "
+                "got several. Leave all but one out."
+            )
+        first = check_count("wording", wording, most=len(WORDINGS)) - 1
+        n_wordings = check_count("wordings", wordings, most=len(WORDINGS))
+        self._wordings = (NOLIMA,) if nolima else WORDINGS[first : first + n_wordings]
+
+        most = min(len(one.keys) for one in self._wordings)
+        self._n_keys = check_count("n_keys", n_keys, least=2, most=most)
         self._n_filler = check_count("n_filler", n_filler, most=MAX_FILLER)
         self._n_digits = check_count("n_digits", n_digits, most=18)
-        self.name = f"needle:{self._n_keys}" + (f"+filler={self._n_filler}" if self._n_filler != 1 else "")
-        self.name += f"+digits={self._n_digits}" if self._n_digits != 4 else ""
+
+        options = {
+            "filler": (n_filler, 1),
+            "digits": (n_digits, 4),
+            "wording": (wording, 1),
+            "wordings": (wordings, 1),
+        }
+        self.name = f"needle:{self._n_keys}" + "".join(
+            f"+{name}={value}" for name, (value, default) in options.items() if value != default
+        )
+        self.name += "+nolima" if nolima else ""
 
     def examples(self, request: DataRequest) -> list[Example]:
         """Draw the examples, see `Task.examples`.
@@ -75,32 +90,30 @@ class NeedleTask(RetrievalTask):
             for number in range(n_each):
                 # Two positions can mean one slot; the second asks about other texts, so that no example occurs twice.
                 text = f"needle/{request.split}/{seed}/{number}/{n_askings[slot]}"
-                made.append(self._example(text, place, slot))
+                wording = self._wordings[number % len(self._wordings)]
+                made.append(self._example(text, place, slot, wording))
             n_askings[slot] += 1
         return made
 
-    def _example(self, text: str, position: float, slot: int) -> Example:
+    def _example(self, text: str, position: float, slot: int, wording: Wording) -> Example:
         """Return the example that asks for the needle of a slot; ``text`` names the draw."""
         source = f"{text}/{self._n_keys}/{self._n_filler}/{self._n_digits}"
-        draws = Draws(source)
-        keys = draws.sample(KEYS, self._n_keys)
-        least = 10 ** (self._n_digits - 1)
-        numbers = [str(least + draws.below(9 * least)) for _ in keys]
+        source += f"/{wording.name}" if wording.name else ""
+        needles = wording.needles(Draws(source), self._n_keys, self._n_digits)
 
-        filler = " ".join([FILLER] * self._n_filler)
-        facts = [
-            f"The magic number for {key} is {digits}." for key, digits in zip(keys, numbers, strict=True)
-        ]
-        document = " ".join(f"{filler} {fact}" for fact in facts) + f" {filler}"
-        start = document.index(facts[slot])
+        filler = " ".join([wording.filler] * self._n_filler)
+        document = " ".join(f"{filler} {needle.fact}" for needle in needles) + f" {filler}"
+        asked = needles[slot]
+        head = len(wording.opening)
+        start = head + document.index(asked.fact)
         return Example(
             id=f"{text}/{position!r}",
-            prompt=f"{document}\n\nWhat is the magic number for {keys[slot]}?",
-            answers=(numbers[slot],),
+            prompt=f"{wording.opening}{document}\n\n{asked.question}",
+            answers=(asked.answer,),
             position=position,
             source=source,
-            cut=(0, len(document)),
-            gold=(start, start + len(facts[slot])),
-            answer_prefix=f"The magic number for {keys[slot]} is",
+            cut=(head, head + len(document)),
+            gold=(start, start + len(asked.fact)),
+            answer_prefix=asked.prefix,
             max_new_tokens=32,
         )

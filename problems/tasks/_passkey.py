@@ -4,7 +4,8 @@ from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._task import DataRequest, check_draw, slot_of
-from lpes_evo.problems.tasks._needle import FILLER, MAX_FILLER
+from lpes_evo.problems.tasks._needle import MAX_FILLER
+from lpes_evo.problems.tasks._needle_wordings import FILLER
 from lpes_evo.problems.tasks._retrieval import RetrievalTask
 
 _HEAD = (
