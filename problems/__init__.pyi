@@ -32,6 +32,7 @@ from ._example import (
     evaluation_hash as evaluation_hash,
     seen_examples as seen_examples,
 )
+from ._generate import Generated as Generated, end_ids as end_ids, generate_greedy as generate_greedy
 from ._gradient import answer_gradient as answer_gradient
 from ._masks import pack_masks as pack_masks
 from ._model_problem import ModelProblem as ModelProblem

@@ -10,23 +10,28 @@ import numpy.typing as npt
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._checks import check_count
-from lpes_evo.problems._encode import OverLength
+from lpes_evo.problems._encode import EncodedExample, OverLength
 from lpes_evo.problems._encoding import encode_examples
 from lpes_evo.problems._example import Example, data_hash
 from lpes_evo.problems._gradient import answer_gradient
+from lpes_evo.problems._output_scores import OutputScorer
 from lpes_evo.problems._pack import Pack, pack_rows
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
 from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers
 from lpes_evo.problems._sharing import Sharing, sharing_is_sound
+from lpes_evo.problems._task import Task
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
 
-Metric = Literal["log_probability", "accuracy"]
+Metric = Literal["log_probability", "accuracy", "score"]
 
 
 class ModelProblem(Problem):
-    """Scores a model's answers to the examples of a task, each of which has one accepted answer.
+    """Scores a model's answers to the examples of a task.
+
+    Of several accepted answers the likeliest counts; all of them share the run over the prompt where the model allows
+    it. The score of a text without a question is the log-probability of all its tokens.
 
     The model is patched for the time of one call and is untouched between calls, so several problems may
     share it.
@@ -34,8 +39,10 @@ class ModelProblem(Problem):
     Args:
         loaded: The model.
         examples: The examples.
-        metric: ``log_probability`` of the answer in nats per token, or ``accuracy`` of greedy decoding (0 or
-            1).
+        task: The task that made the examples; ``None`` for questions with known answers.
+        metric: ``log_probability`` of the answer in nats per token; ``accuracy`` of greedy decoding, 1 where it gives
+            an accepted answer, else 0; or ``score``, what the task makes of the output of greedy generation, with the
+            sign turned where less is better.
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: The treatment of an example longer than the model's window, see `encode_examples`.
         batch_tokens: Tokens of one forward pass, padding included; ``None`` chooses by the kind of device, see
@@ -58,8 +65,8 @@ class ModelProblem(Problem):
         gradient_cost: Forward passes that `gradient` costs: 3, or 4 with checkpointing.
 
     Raises:
-        TaskError: The metric is unknown, ``batch_tokens`` is not a positive integer, the model has no checkpointing,
-            the examples cannot be encoded, see `encode_examples`, or one has several accepted answers.
+        TaskError: The metric is unknown or does not go with the task, ``batch_tokens`` is not a positive integer, the
+            model has no checkpointing, or the examples cannot be encoded, see `encode_examples`.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class ModelProblem(Problem):
         loaded: "LoadedModel",
         examples: Sequence[Example],
         *,
+        task: Task | None = None,
         metric: Metric = "log_probability",
         chat_template: bool = True,
         over_length: OverLength = "error",
@@ -78,6 +86,8 @@ class ModelProblem(Problem):
             raise TaskError(
                 f"Expected the metric to be one of {', '.join(get_args(Metric))}, but got {metric!r}."
             )
+        is_text = task is not None and task.kind == "likelihood"
+        _refuse_metric(metric, task)
         if checkpointing and not getattr(loaded.model, "supports_gradient_checkpointing", False):
             raise TaskError(
                 f"Expected a model that can checkpoint activations, but {type(loaded.model).__name__} cannot. Leave "
@@ -93,10 +103,11 @@ class ModelProblem(Problem):
             max_length=loaded.max_length,
             chat_template=chat_template,
             over_length=over_length,
+            scored="text" if is_text else "output" if metric == "score" else "every answer",
         )
-        _refuse_several_answers(encoding.examples)
+        rows = [row for rows in encoding.rows_of for row in rows]
         self.sharing = (
-            sharing_is_sound(loaded.model, encoding.rows, batch_tokens=batch_tokens)
+            sharing_is_sound(loaded.model, rows, batch_tokens=batch_tokens)
             if share_prefixes
             else Sharing(False, "task.share_prefixes is off")
         )
@@ -112,9 +123,20 @@ class ModelProblem(Problem):
 
         self._loaded = loaded
         self._metric = metric
+        self._is_text = is_text
         self._checkpointing = checkpointing
-        self.gradient_cost = 4 if checkpointing else 3
-        self._rows = dict(zip(self.example_ids, encoding.rows, strict=True))
+        self._rows = dict(zip(self.example_ids, encoding.rows_of, strict=True))
+        self._scorer = (
+            OutputScorer(
+                loaded, task, encoding.examples, chat_template=chat_template, over_length=over_length
+            )
+            if task is not None and metric == "score"
+            else None
+        )
+
+        # Which of several answers is the likeliest takes a forward pass of its own.
+        has_choice = not is_text and len(rows) > len(self.example_ids)
+        self.gradient_cost = (4 if checkpointing else 3) + has_choice
         self._pack_lengths = tuple(pack.n_tokens for pack in self._packs(self.example_ids))
         self.n_tokens = sum(self._pack_lengths)
 
@@ -167,10 +189,12 @@ class ModelProblem(Problem):
         self, curves: npt.NDArray[np.float64], example_ids: Sequence[str] | None
     ) -> npt.NDArray[np.float64]:
         """Return the metric of examples under checked curves, ``(n_candidates, n_examples)``."""
-        scores = self._evaluate(curves, self._chosen(example_ids))
-        if self._metric == "accuracy":
-            return scores.correct.astype(np.float64)
-        return scores.log_probability
+        ids = self._chosen(example_ids)
+        if self._scorer is not None:
+            return self._scorer.score(curves, ids, self.batch_tokens)
+
+        scores = self._evaluate(curves, ids)
+        return scores.correct.astype(np.float64) if self._metric == "accuracy" else scores.log_probability
 
     def gradient(
         self,
@@ -201,16 +225,23 @@ class ModelProblem(Problem):
                 "log_probability, or use an algorithm without gradients."
             )
 
-        ids = self._chosen(example_ids)
-        scores, gradient = answer_gradient(
+        ids, curve = self._chosen(example_ids), check_curve(scales, self.n_layers)
+        chosen = self._likeliest(curve, ids)
+        rows = [row for rows in chosen for row in rows]
+        of_example = np.array([number for number, rows in enumerate(chosen) for _ in rows], dtype=np.intp)
+        parts = np.array([share for rows in chosen for share in _shares(rows)])
+
+        row_scores, gradient = answer_gradient(
             self._loaded.model,
-            [self._rows[name] for name in ids],
-            check_curve(scales, self.n_layers),
-            check_weights(weights, len(ids)),
+            rows,
+            curve,
+            check_weights(weights, len(ids))[of_example] * parts,
             batch_tokens=self.batch_tokens,
             share_prefixes=self.sharing.is_sound,
             checkpointing=self._checkpointing,
         )
+        scores = np.zeros(len(ids), dtype=np.float64)
+        np.add.at(scores, of_example, row_scores * parts)
 
         _check_finite(scores[None], ids)
         wrong = np.flatnonzero(~np.isfinite(gradient))
@@ -221,23 +252,40 @@ class ModelProblem(Problem):
             )
         return scores, gradient
 
+    def _likeliest(
+        self, curve: npt.NDArray[np.float64], ids: tuple[str, ...]
+    ) -> list[tuple[EncodedExample, ...]]:
+        """Return the rows of each example that its score depends on: the likeliest answer, or all windows of a text."""
+        rows_of = [self._rows[name] for name in ids]
+        if self._is_text or all(len(rows) == 1 for rows in rows_of):
+            return rows_of
+
+        found = self._row_scores(curve[None], ids).log_probability[0]
+        starts = np.cumsum([0, *(len(rows) for rows in rows_of)])
+        return [
+            (rows[int(np.argmax(found[start : start + len(rows)]))],)
+            for rows, start in zip(rows_of, starts[:-1], strict=True)
+        ]
+
     def evaluate(self, scales: npt.ArrayLike, example_ids: Sequence[str] | None = None) -> AnswerScores:
-        """Return both metrics of the examples under the given scales.
+        """Return all metrics of the examples under the given scales.
 
         Args:
             scales: Position divisor of each layer, ``(n_layers,)``; 1.0 leaves a layer untouched.
             example_ids: The examples to score, in this order; all of them when ``None``.
 
         Returns:
-            Log-probability and correctness of each example.
+            Log-probability and correctness of each example, and its score where that is the metric.
 
         Raises:
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
             TaskError: An example id is unknown.
             EvaluationError: The model's output is not finite.
         """
-        scores = self._evaluate(check_curve(scales, self.n_layers)[None], self._chosen(example_ids))
-        return AnswerScores(scores.log_probability[0], scores.correct[0])
+        curves, ids = check_curve(scales, self.n_layers)[None], self._chosen(example_ids)
+        scores = self._evaluate(curves, ids)
+        score = None if self._scorer is None else self._scorer.score(curves, ids, self.batch_tokens)[0]
+        return AnswerScores(scores.log_probability[0], scores.correct[0], score)
 
     def n_tokens_of(self, example_ids: Sequence[str]) -> int:
         """Return the tokens, without padding, that score some examples, see `Problem.n_tokens_of`.
@@ -251,6 +299,8 @@ class ModelProblem(Problem):
         Raises:
             TaskError: An example id is unknown.
         """
+        if self._scorer is not None:
+            return self._scorer.n_tokens_of(self._chosen(example_ids))
         return sum(pack.n_tokens for pack in self._packs(example_ids))
 
     def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:
@@ -265,6 +315,8 @@ class ModelProblem(Problem):
         Raises:
             TaskError: An example id is unknown.
         """
+        if self._scorer is not None:
+            return 1
         packs = self._packs(example_ids)
         return max(1, self.batch_tokens // (packs[0].n_tokens * len(packs))) if packs else 1
 
@@ -287,7 +339,7 @@ class ModelProblem(Problem):
         """Return the packs that score some examples."""
         from lpes_evo.rope import forget_lengths
 
-        rows = [self._rows[name] for name in self._chosen(example_ids)]
+        rows = [row for name in self._chosen(example_ids) for row in self._rows[name]]
         length_key = forget_lengths(self._loaded.model)
 
         return pack_rows(rows, share_prefixes=self.sharing.is_sound, length_key=length_key)
@@ -308,29 +360,57 @@ class ModelProblem(Problem):
         return ids
 
     def _evaluate(self, curves: npt.NDArray[np.float64], ids: tuple[str, ...]) -> AnswerScores:
-        """Return both metrics, each ``(n_candidates, n_examples)``."""
+        """Return log-probability and correctness, each ``(n_candidates, n_examples)``."""
+        found = self._row_scores(curves, ids)
+        rows_of = [self._rows[name] for name in ids]
+        if all(len(rows) == 1 for rows in rows_of):
+            return found
+
+        starts = np.cumsum([0, *(len(rows) for rows in rows_of[:-1])])
+        if self._is_text:
+            shares = np.array([share for rows in rows_of for share in _shares(rows)])
+            log_probability = np.add.reduceat(found.log_probability * shares, starts, axis=1)
+            return AnswerScores(log_probability, np.logical_and.reduceat(found.correct, starts, axis=1))
+        return AnswerScores(
+            np.maximum.reduceat(found.log_probability, starts, axis=1),
+            np.logical_or.reduceat(found.correct, starts, axis=1),
+        )
+
+    def _row_scores(self, curves: npt.NDArray[np.float64], ids: tuple[str, ...]) -> AnswerScores:
+        """Return log-probability and correctness of every row of some examples, each ``(n_candidates, n_rows)``."""
+        rows = [row for name in ids for row in self._rows[name]]
         scores = score_answers(
             self._loaded.model,
-            [self._rows[name] for name in ids],
+            rows,
             scales=curves,
             batch_tokens=self.batch_tokens,
             share_prefixes=self.sharing.is_sound,
         )
-        _check_finite(scores.log_probability, ids)
+        _check_finite(scores.log_probability, tuple(row.id for row in rows))
         return scores
 
 
-def _refuse_several_answers(examples: Sequence[Example]) -> None:
-    """Refuse examples with several accepted answers, of which a search could score one alone.
+def _shares(rows: Sequence[EncodedExample]) -> npt.NDArray[np.float64]:
+    """Return the share of each window in the tokens of a text, ``(n_rows,)``; 1 for an answer alone."""
+    lengths = np.array([len(row.answer_ids) for row in rows], dtype=np.float64)
+    shares: npt.NDArray[np.float64] = lengths / lengths.sum()
+    return shares
+
+
+def _refuse_metric(metric: Metric, task: Task | None) -> None:
+    """Refuse a metric that a task cannot be scored by.
 
     Raises:
-        TaskError: There is such an example; the message names it.
+        TaskError: The task has no such metric.
     """
-    several = next((example for example in examples if len(example.answers) > 1), None)
-    if several is not None:
+    if metric == "score" and task is None:
         raise TaskError(
-            f"Expected one accepted answer for each example, but {several.id!r} has {len(several.answers)}. Search on "
-            "a task with one answer for each question, and evaluate on this one."
+            "Expected the task of the examples with the metric score, but got none. Pass task=..."
+        )
+    if metric != "log_probability" and task is not None and task.kind == "likelihood":
+        raise TaskError(
+            f"Expected the metric log_probability for {task.name}, of which the likelihood of a text is taken, but got "
+            f"{metric}. Leave task.metric out."
         )
 
 

@@ -29,10 +29,13 @@ class AnswerScores:
         log_probability: Mean log-probability of the answer's tokens given the prompt, in nats per token,
             ``(n_examples,)`` or ``(n_candidates, n_examples)``; not finite where the model's output is not.
         correct: Whether greedy decoding gives the answer, of the same shape.
+        score: What the task makes of the output of greedy generation, of the same shape; ``None`` where nothing was
+            generated.
     """
 
     log_probability: npt.NDArray[np.float64]
     correct: npt.NDArray[np.bool_]
+    score: npt.NDArray[np.float64] | None = None
 
 
 def default_batch_tokens(device_type: str) -> int:

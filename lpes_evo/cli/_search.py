@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 RUN = SettingOptions(
     lambda: settings_package.RunConfig,
     "What is searched",
-    only=("model.name", "task.name", "seed"),
+    only=("model.name", "task.name", "task.data", "seed"),
+    extra={"task.data": {"metavar": "FOLDER"}},
     show_defaults=False,
 )
 

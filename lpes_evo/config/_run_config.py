@@ -65,9 +65,10 @@ class TaskSettings(Settings):
 
     Attributes:
         name: Name of the task, such as ``needle``, ``kv`` or ``recall``, see `lpes_evo.problems.make_task`.
-        options: Options of the task, such as ``n_keys`` or ``data``.
-        metric: The score that the search maximises: ``log_probability`` of the answer in nats per token, or
-            ``accuracy``.
+        options: Options of the task, such as ``n_keys``.
+        data: Folder with the data files of the task; ``None`` for a task that draws its examples.
+        metric: The score that the search maximises: ``log_probability`` of the answer in nats per token; ``accuracy``
+            of greedy decoding; or ``score``, the metric of the task itself on what the model generates.
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: ``error`` refuses an example that is longer than the window of the model, ``skip`` leaves the
             example out and counts it, ``cut`` takes the middle out of its document, and leaves it out where that is
@@ -79,9 +80,12 @@ class TaskSettings(Settings):
         checkpointing: Whether gradients compute the activations of a layer twice instead of storing them.
     """
 
+    PLACES: ClassVar[frozenset[str]] = frozenset({"data"})
+
     name: str = "recall"
     options: dict[str, Any] = Field(default_factory=dict)
-    metric: Literal["log_probability", "accuracy"] = "log_probability"
+    data: str | None = None
+    metric: Literal["log_probability", "accuracy", "score"] = "log_probability"
     chat_template: bool = True
     over_length: Literal["error", "skip", "cut"] = "error"
     batch_tokens: int | None = Field(default=None, ge=1, strict=True)
@@ -95,7 +99,7 @@ class ExampleSettings(Settings):
 
     Attributes:
         positions: Gold positions from 0 (beginning) to 1 (end).
-        n_per_position: Examples at each position.
+        n_per_position: Examples at each position; all examples of a task that places no fact.
     """
 
     positions: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0), min_length=1)

@@ -30,6 +30,9 @@ class Settings(BaseModel):
     ADDED: ClassVar[frozenset[str]] = frozenset()
     """Fields that a later version added. The hash leaves them out at their default, so that older folders keep it."""
 
+    PLACES: ClassVar[frozenset[str]] = frozenset()
+    """Fields that say where data lie. The hash leaves them out, since the data have a hash of their own."""
+
     def __init__(self, **values: Any) -> None:
         """Check the values.
 
@@ -90,12 +93,13 @@ def hash_values(values: Any) -> str:
 
 
 def _known_before(settings: Settings) -> dict[str, Any]:
-    """Return the values as JSON has them, without those of added fields at their default."""
+    """Return the values as JSON has them, without places and without added fields at their default."""
     values = settings.model_dump(mode="json")
 
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        if name in settings.ADDED and value == field.get_default(call_default_factory=True):
+        is_default = value == field.get_default(call_default_factory=True)
+        if name in settings.PLACES or (name in settings.ADDED and is_default):
             del values[name]
         elif isinstance(value, Settings):
             values[name] = _known_before(value)

@@ -4,7 +4,6 @@ from ._compare import compare_evaluations as compare_evaluations
 from ._config import EvalConfig as EvalConfig
 from ._engines import VllmEngine as VllmEngine, check_engine as check_engine
 from ._folder import EvalFolder as EvalFolder
-from ._generate import end_ids as end_ids, generate_greedy as generate_greedy
 from ._lm_tasks import macro_headline as macro_headline
 from ._names import (
     DataRequest as DataRequest,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lpes_evo.errors import ConfigError, LpesError, ModelError, install_command
 from lpes_evo.evals._arms import Arm
-from lpes_evo.evals._generate import Generated, generate_greedy
 from lpes_evo.methods import Baseline, Lpes, MethodHandle
+from lpes_evo.problems import Generated, generate_greedy
 
 if TYPE_CHECKING:
     from lpes_evo.evals._config import EvalConfig

@@ -11,7 +11,6 @@ from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
 from lpes_evo.evals._engines import Engine, TransformersEngine, VllmEngine
-from lpes_evo.evals._generate import end_ids
 from lpes_evo.methods import MethodHandle, score_row_by_row
 from lpes_evo.problems import (
     EncodedPrompt,
@@ -20,6 +19,7 @@ from lpes_evo.problems import (
     PromptEncoder,
     PromptSummary,
     Sharing,
+    end_ids,
     score_answers,
     sharing_is_sound,
 )

@@ -16,7 +16,8 @@ class ProblemFacts:
         example_ids: Ids of the examples, ``(n_examples,)``.
         groups: Set of each example, ``(n_examples,)``.
         sources: The material of each example, ``(n_examples,)``.
-        positions: Gold positions from 0 to 1, ``(n_examples,)``; empty for problems without positions.
+        positions: Gold positions from 0 to 1, ``(n_examples,)``, ``None`` for an example without one; empty for
+            problems without positions.
         n_tokens: Tokens that one evaluation of all examples forwards; 0 for problems without tokens.
         sharing: Whether examples that begin alike share a run over their beginning; ``None`` for problems without
             tokens.
@@ -30,7 +31,7 @@ class ProblemFacts:
     example_ids: tuple[str, ...]
     groups: tuple[str, ...]
     sources: tuple[str, ...]
-    positions: tuple[float, ...] = ()
+    positions: tuple[float | None, ...] = ()
     n_tokens: int = 0
     sharing: Sharing | None = None
     has_gradient: bool = False

@@ -57,7 +57,17 @@ def result_pictures(run: RunContents, command: str) -> list[Picture]:
     figure = plot_positions(run.summary)
     figure.axes[0].set_title("")
 
+    measure = str(run.summary.get("measure", "accuracy")).capitalize()
     rows = next(iter(run.summary["methods"].values()))["positions"]
+    if not rows:
+        means = "; ".join(
+            f"{STYLES[name][0]}: {method['accuracy']:.3f}"
+            for name, method in run.summary["methods"].items()
+            if name in STYLES
+        )
+        caption = f"{measure} on held-out examples. {means}."
+        return [_picture(figure, "positions", f"{measure} on held-out examples", caption, caption, command)]
+
     counts = sorted({row["n"] for row in rows})
     described = "; ".join(
         f"{STYLES[name][0] if name in STYLES else name}: "
@@ -69,10 +79,10 @@ def result_pictures(run: RunContents, command: str) -> list[Picture]:
         _picture(
             figure,
             "positions",
-            "Accuracy by position of the fact",
-            f"Accuracy on held-out examples by position of the fact, 0 the beginning and 1 the end. {described}.",
-            f"Accuracy by position of the fact: n = {' to '.join(map(str, counts))} held-out examples at each, bars "
-            "are 95 % Wilson intervals.",
+            f"{measure} by position of the fact",
+            f"{measure} on held-out examples by position of the fact, 0 the beginning and 1 the end. {described}.",
+            f"{measure} by position of the fact: n = {' to '.join(map(str, counts))} held-out examples at each, bars "
+            f"are 95 % {'Wilson ' if measure == 'Accuracy' else ''}intervals.",
             command,
         )
     ]

@@ -17,9 +17,9 @@ def result_table(summary: dict[str, Any]) -> Table:
         summary: The measurement on held-out examples, see `lpes_evo.runs.summarise`.
     """
     table = Table(
-        "Accuracy on held-out examples, all positions: 95 % bootstrap intervals over texts; differences are paired, "
-        "on the same examples",
-        ["scales", "n", "accuracy", "log-probability (nats per token)", "LPES minus it"],
+        f"{_measure(summary).capitalize()} on held-out examples, all positions: 95 % bootstrap intervals over texts; "
+        "differences are paired, on the same examples",
+        ["scales", "n", _measure(summary), "log-probability (nats per token)", "LPES minus it"],
     )
 
     for name, method in summary["methods"].items():
@@ -44,6 +44,11 @@ def result_table(summary: dict[str, Any]) -> Table:
     return table
 
 
+def _measure(summary: dict[str, Any]) -> str:
+    """Return the name of the number that a report compares."""
+    return str(summary.get("measure", "accuracy"))
+
+
 def position_table(summary: dict[str, Any]) -> Table:
     """Return the accuracies by gold position.
 
@@ -53,7 +58,8 @@ def position_table(summary: dict[str, Any]) -> Table:
     methods, shuffles = summary["methods"], summary.get("shuffles")
     columns = ["position", "n", *(_label(summary, name) for name in methods)]
     table = Table(
-        "Accuracy by position of the fact, 0 the beginning and 1 the end, with 95 % Wilson intervals",
+        f"{_measure(summary).capitalize()} by position of the fact, 0 the beginning and 1 the end, with 95 % "
+        f"{'Wilson ' if _measure(summary) == 'accuracy' else ''}intervals",
         [*columns, *(["mean of the shuffles"] if shuffles else [])],
     )
 

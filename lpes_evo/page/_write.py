@@ -216,7 +216,8 @@ def _render(
         "findings": [] if run.summary is None else _findings(run.summary),
         "warnings": [] if run.summary is None else warnings_of(run.summary),
         "result": None if run.summary is None else result_table(run.summary),
-        "positions": None if run.summary is None else position_table(run.summary),
+        "has_positions": run.summary is None or _has_positions(run.summary),
+        "positions": position_table(run.summary) if run.summary and _has_positions(run.summary) else None,
         "result_pictures": result_pictures(run, commands[_SEARCH]),
     }
 
@@ -261,15 +262,27 @@ def _commands(run: RunContents, has_drift: bool, drift_folder: Path | None) -> d
     return commands
 
 
+def _has_positions(summary: dict[str, Any]) -> bool:
+    """Return whether the held-out examples have gold positions."""
+    return bool(summary["methods"][LPES]["positions"])
+
+
 def _findings(summary: dict[str, Any]) -> list[str]:
     """Return the result in sentences that claim no more than the intervals do."""
     methods, found = summary["methods"], []
 
     lpes, untouched = methods[LPES], methods[UNTOUCHED]
-    found.append(
-        f"Of {lpes['n']} held-out examples the model answers {100 * untouched['accuracy']:.1f} % right untouched and "
-        f"{100 * lpes['accuracy']:.1f} % under the found scales."
-    )
+    measure = summary.get("measure", "accuracy")
+    if measure == "accuracy":
+        found.append(
+            f"Of {lpes['n']} held-out examples the model answers {100 * untouched['accuracy']:.1f} % right untouched "
+            f"and {100 * lpes['accuracy']:.1f} % under the found scales."
+        )
+    else:
+        found.append(
+            f"On {lpes['n']} held-out examples the {measure} is {untouched['accuracy']:.3f} untouched and "
+            f"{lpes['accuracy']:.3f} under the found scales."
+        )
 
     for name, label in ((UNTOUCHED, "the untouched model"), (CONSTANT, "the best single scale")):
         difference = summary["differences"].get(name)

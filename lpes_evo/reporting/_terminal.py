@@ -77,8 +77,12 @@ class TerminalReporter(Reporter):
             )
 
     def measured(self, name: str, scores: AnswerScores) -> None:
-        """Print the accuracy."""
-        self.stage(f"held-out accuracy of {name}: {scores.correct.mean():.3f} (n = {len(scores.correct)})")
+        """Print the accuracy, or the score of the task, and the log-probability."""
+        what, values = ("accuracy", scores.correct) if scores.score is None else ("score", scores.score)
+        self.stage(
+            f"held-out {what} of {name}: {values.mean():.3f}, {scores.log_probability.mean():.3f} nats per token "
+            f"(n = {len(values)})"
+        )
 
     def answered(self, task: str, n_answers: int, n_failed: int) -> None:
         """Count the answers, and print a line where another tenth is done and no bar shows it."""

@@ -1,7 +1,8 @@
 """RunJob: what a worker of a run holds; and JobFacts: what the process that drives the run knows of it."""
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,15 @@ from lpes_evo.problems import (
     Example,
     ModelProblem,
     Split,
+    Task,
     check_disjoint,
     examples_of,
     make_task,
 )
+
+Measure = Literal["accuracy", "log_probability", "score"]
+"""The number that a report compares: whether greedy decoding gives an accepted answer, the log-probability of a text,
+or the score of the task itself."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class JobFacts:
         search: The problem on the examples that steer the search.
         report: The problem on the held-out examples.
         base: Name of the base model where the model is an adapter on top of one, else ``None``.
+        measure: The number that the report of held-out examples compares.
+        measure_name: Its name for readers, such as ``best-subspan exact match``.
     """
 
     config: RunConfig
@@ -90,6 +98,8 @@ class JobFacts:
     search: ProblemFacts
     report: ProblemFacts
     base: str | None = None
+    measure: Measure = "accuracy"
+    measure_name: str = "accuracy"
 
     @property
     def space(self) -> CurveSpace:
@@ -127,7 +137,17 @@ class JobFacts:
 
 def describe(job: RunJob) -> JobFacts:
     """Read the facts off a job, in the worker that holds it."""
-    loaded = job.loaded
+    loaded, task = job.loaded, make_run_task(job.config)
+    measure: Measure = "accuracy"
+    if job.config.task.metric == "score":
+        measure = "score"
+    elif task.kind == "likelihood":
+        measure = "log_probability"
+    names = {
+        "accuracy": "accuracy",
+        "log_probability": "log-probability, nats per token",
+        "score": task.metric,
+    }
 
     return JobFacts(
         config=job.config,
@@ -144,6 +164,8 @@ def describe(job: RunJob) -> JobFacts:
         search=ProblemFacts.of(job.search_problem),
         report=ProblemFacts.of(job.report_problem),
         base=loaded.base,
+        measure=measure,
+        measure_name=names[measure],
     )
 
 
@@ -215,6 +237,8 @@ def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example
     report_examples = task_examples(config, "report")
     check_disjoint(search_examples, report_examples)
 
+    _refuse_one_objective(config, search_examples)
+
     # The depth of the model is not known yet, and the settings of a curve fit each other at any depth or at none.
     config.curve.space(n_layers=2)
     return search_examples, report_examples
@@ -231,25 +255,46 @@ def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:
         The examples.
 
     Raises:
-        TaskError: The task or its data are not valid, it has no such split, or it does not place the gold fact.
+        TaskError: The task or its data are not valid, or it has no such split.
     """
-    task = make_task(config.task.name, **config.task.options)
+    task = make_run_task(config)
     settings = config.examples if split == "search" else config.report
     request = DataRequest(
+        folder=None if config.task.data is None else Path(config.task.data),
         positions=settings.positions,
         limit=settings.n_per_position,
         seed=config.seed,
         split=split,
         exact=True,
     )
+    return examples_of(task, request)
 
-    examples = examples_of(task, request)
-    if any(example.position is None for example in examples):
+
+def make_run_task(config: RunConfig) -> Task:
+    """Return the task of a run.
+
+    Raises:
+        TaskError: There is no such task, or it reads no data although a folder is given.
+    """
+    task = make_task(config.task.name, **config.task.options)
+    if config.task.data is not None and not task.reads_data:
         raise TaskError(
-            f"Expected a task that places the gold fact, since a run reports by its position, but {task.name} does "
-            "not. Search on another task, and evaluate on this one."
+            f"Expected no data folder for {task.name}, which reads none, but got {config.task.data}. Leave --data out."
         )
-    return examples
+    return task
+
+
+def _refuse_one_objective(config: RunConfig, examples: tuple[Example, ...]) -> None:
+    """Refuse a search for several objectives on a task that places no fact, and so has one set.
+
+    Raises:
+        TaskError: It is such a search.
+    """
+    if config.search.objectives == "groups" and all(example.position is None for example in examples):
+        raise TaskError(
+            f"Expected a task that places its fact at the beginning, the middle and the end, the objectives of "
+            f"{config.search.algorithm}, but {config.task.name} places none. Choose another algorithm or task."
+        )
 
 
 def _problem(loaded: LoadedModel, examples: tuple[Example, ...], config: RunConfig) -> ModelProblem:
@@ -258,6 +303,7 @@ def _problem(loaded: LoadedModel, examples: tuple[Example, ...], config: RunConf
     return ModelProblem(
         loaded,
         examples,
+        task=make_run_task(config),
         metric=task.metric,
         chat_template=task.chat_template,
         over_length=task.over_length,

@@ -121,7 +121,9 @@ def plot_curve(space: CurveSpace, genome: "BezierGenome") -> "Figure":
 
 
 def plot_positions(summary: dict[str, Any]) -> "Figure":
-    """Draw accuracy by gold position with 95 % intervals, before and after.
+    """Draw the scores of held-out examples by gold position with 95 % intervals, before and after.
+
+    Where the task places no fact, there is one score for each method.
 
     Args:
         summary: What `lpes_evo.runs.summarise` gave.
@@ -129,7 +131,11 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
     Returns:
         The figure.
     """
-    figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", "Accuracy on held-out examples")
+    measure = summary.get("measure", "accuracy")
+    label = f"{measure[:1].upper()}{measure[1:]} on held-out examples"
+    if not summary["methods"][LPES]["positions"]:
+        return _plot_overall(summary, label)
+    figure, axes = new_figure("Position of the fact (0 beginning, 1 end)", label)
 
     shuffles = summary.get("shuffles")
     if shuffles:
@@ -161,7 +167,29 @@ def plot_positions(summary: dict[str, Any]) -> "Figure":
             label=f"{label} (mean {method['accuracy']:.3f})",
         )
 
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_title(f"n = {rows[0]['n']} for each point, 95 % Wilson intervals", fontsize=9)
+    kind = ""
+    if measure == "accuracy":
+        axes.set_ylim(-0.03, 1.03)
+        kind = " Wilson"
+    axes.set_title(f"n = {rows[0]['n']} for each point, 95 %{kind} intervals", fontsize=9)
     axes.legend(frameon=False, loc="best")
+    return figure
+
+
+def _plot_overall(summary: dict[str, Any], label: str) -> "Figure":
+    """Draw the score of each method over all examples, with its interval."""
+    figure, axes = new_figure("", label)
+    names = [name for name in STYLES if name in summary["methods"]]
+
+    for place, name in enumerate(names):
+        method = summary["methods"][name]
+        _, color, marker = STYLES[name]
+        reach = [[method["accuracy"] - method["low"]], [method["high"] - method["accuracy"]]]
+        axes.errorbar(
+            [place], [method["accuracy"]], yerr=np.clip(reach, 0, None), color=color, marker=marker, capsize=4
+        )
+
+    axes.set_xticks(range(len(names)), [STYLES[name][0] for name in names])
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_title(f"n = {summary['methods'][LPES]['n']}, 95 % bootstrap intervals over texts", fontsize=9)
     return figure

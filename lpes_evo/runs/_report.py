@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from lpes_evo.errors import JournalError
 from lpes_evo.execution import ProblemFacts
 from lpes_evo.problems import AnswerScores
-from lpes_evo.runs._job import measure_vector
+from lpes_evo.runs._job import Measure, measure_vector
 from lpes_evo.search import Evaluation, isolated_random
 from lpes_evo.statistics import mean_interval, paired_difference, wilson_interval
 from lpes_evo.storage import Journal, Record
@@ -26,7 +26,7 @@ _SHUFFLE = "shuffle-"
 
 
 class _PositionRow(Record):
-    """Scores of one method at one gold position."""
+    """Scores of one method at one gold position; ``accuracy`` is the number that ``measure`` names."""
 
     position: float
     n: PositiveInt
@@ -37,7 +37,7 @@ class _PositionRow(Record):
 
 
 class _MethodRow(Record):
-    """Scores of one method over all positions."""
+    """Scores of one method over all positions; ``accuracy`` is the number that ``measure`` names."""
 
     scales: Annotated[tuple[float, ...], Field(min_length=1)]
     n: PositiveInt
@@ -45,7 +45,7 @@ class _MethodRow(Record):
     low: float
     high: float
     log_probability: float
-    positions: Annotated[tuple[_PositionRow, ...], Field(min_length=1)]
+    positions: tuple[_PositionRow, ...]
 
 
 class _DifferenceRow(Record):
@@ -91,6 +91,7 @@ class Report(Record):
         methods: Scores by name of the method.
         differences: LPES against every other method.
         shuffles: Random orders of the found scales, where they were measured.
+        measure: Name of the number that stands under ``accuracy``; files of version 0.1 hold accuracies alone.
         model: Name of the model.
         task: Name of the task.
         data: SHA-256 of the held-out examples.
@@ -111,6 +112,7 @@ class Report(Record):
     methods: dict[str, _MethodRow]
     differences: dict[str, _DifferenceRow]
     shuffles: _Shuffles | None = None
+    measure: str = "accuracy"
     model: str | None = None
     task: str | None = None
     data: str | None = None
@@ -145,6 +147,7 @@ class MeasuredLine(Record):
         scales: The vector, ``(n_layers,)``.
         log_probability: Log-probability of each answer in nats per token, ``(n_examples,)``.
         correct: 1 for each right answer, else 0, ``(n_examples,)``.
+        score: What the task makes of each output, ``(n_examples,)``; ``None`` where nothing was generated.
         halvings: Number of times that the batch was halved for want of memory.
     """
 
@@ -155,6 +158,7 @@ class MeasuredLine(Record):
     scales: tuple[float, ...]
     log_probability: tuple[float, ...]
     correct: tuple[Annotated[int, Field(ge=0, le=1)], ...]
+    score: tuple[float, ...] | None = None
     halvings: NonNegativeInt = 0
 
 
@@ -222,6 +226,7 @@ def measure(
             "scales": vectors[name].tolist(),
             "log_probability": scores.log_probability.tolist(),
             "correct": scores.correct.astype(int).tolist(),
+            **({} if scores.score is None else {"score": scores.score.tolist()}),
         }
         journal.append(name, record | ({"halvings": n_halvings} if n_halvings else {}))
         yield name, scores
@@ -282,46 +287,54 @@ def _from_record(
             f"Expected the scores of {line.key!r} in {path} to belong to the scales of this run, but they "
             "belong to others. Move the file away and run again with --resume."
         )
-    if not len(line.log_probability) == len(line.correct) == n_examples:
+    score = line.correct if line.score is None else line.score
+    if not len(line.log_probability) == len(line.correct) == len(score) == n_examples:
         raise JournalError(
             f"Expected {n_examples} log-probabilities and as many 0 or 1 under {line.key!r} in {path}, but got "
             f"{len(line.log_probability)} and {len(line.correct)}. {MeasuredLine.REMEDY}"
         )
-    return AnswerScores(np.array(line.log_probability, dtype=np.float64), np.array(line.correct, dtype=bool))
+    return AnswerScores(
+        np.array(line.log_probability, dtype=np.float64),
+        np.array(line.correct, dtype=bool),
+        None if line.score is None else np.array(line.score, dtype=np.float64),
+    )
 
 
 def summarise(
-    problem: ProblemFacts, scores: dict[str, AnswerScores], vectors: dict[str, npt.NDArray[np.float64]]
+    problem: ProblemFacts,
+    scores: dict[str, AnswerScores],
+    vectors: dict[str, npt.NDArray[np.float64]],
+    measure: Measure = "accuracy",
 ) -> dict[str, Any]:
-    """Condense scores to accuracies with 95 % intervals, overall and by gold position.
+    """Condense scores to means with 95 % intervals, overall and by gold position.
 
-    At one position every example has a text of its own, so the interval is Wilson's. Over all positions examples
-    can share texts, so the interval is a bootstrap over texts.
+    At one position every example has a text of its own, so the interval of an accuracy is Wilson's. Over all positions
+    examples can share texts, so the interval is a bootstrap over texts, as is that of every other number.
 
     Args:
         problem: The facts of the problem that gave the scores.
         scores: Scores by name.
         vectors: Scales by name.
+        measure: The number that is compared.
 
     Returns:
         A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
         same examples, and ``shuffles`` with the median over all shuffles.
     """
-    methods = {name: _method(problem, scores[name], vectors[name]) for name in scores}
+    values = {name: _measured(score, measure) for name, score in scores.items()}
+    methods = {name: _method(problem, scores[name], values[name], vectors[name]) for name in scores}
     shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
 
     summary: dict[str, Any] = {"format": "lpes-evo/report", "version": 1, "methods": methods}
     summary["differences"] = {
-        name: _interval(
-            *paired_difference(scores[LPES].correct, scores[name].correct, problem.sources), "difference"
-        )
+        name: _interval(*paired_difference(values[LPES], values[name], problem.sources), "difference")
         for name in methods
         if name != LPES
     }
 
     if shuffles:
         accuracies = [shuffle["accuracy"] for shuffle in shuffles.values()]
-        mean_correct = np.mean([scores[name].correct for name in shuffles], axis=0)
+        mean_values = np.mean([values[name] for name in shuffles], axis=0)
         summary["shuffles"] = {
             "n_shuffles": len(shuffles),
             "median_accuracy": float(np.median(accuracies)),
@@ -329,7 +342,7 @@ def summarise(
             "largest_accuracy": max(accuracies),
             "accuracies": accuracies,
             "positions": [
-                {"position": position, "accuracy": float(mean_correct[here].mean())}
+                {"position": position, "accuracy": float(mean_values[here].mean())}
                 for position, here in _by_position(problem)
             ],
         }
@@ -337,30 +350,47 @@ def summarise(
 
 
 def _by_position(problem: ProblemFacts) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:
-    """Yield each gold position with the mask of its examples."""
-    positions = np.array(problem.positions)
-    for position in np.unique(positions):
-        yield float(position), positions == position
+    """Yield each gold position with the mask of its examples; nothing where no example has a position."""
+    for position in sorted({place for place in problem.positions if place is not None}):
+        yield float(position), np.array([place == position for place in problem.positions])
 
 
-def _method(problem: ProblemFacts, scores: AnswerScores, scales: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Return the accuracies of one vector of scales."""
+def _measured(scores: AnswerScores, measure: Measure) -> npt.NDArray[Any]:
+    """Return the number of each example that is compared, ``(n_examples,)``."""
+    if measure == "score" and scores.score is not None:
+        return scores.score
+    return scores.log_probability if measure == "log_probability" else scores.correct
+
+
+def _method(
+    problem: ProblemFacts,
+    scores: AnswerScores,
+    values: npt.NDArray[Any],
+    scales: npt.NDArray[np.float64],
+) -> dict[str, Any]:
+    """Return the means of one vector of scales."""
     rows = []
     for position, here in _by_position(problem):
-        n_correct, n = int(scores.correct[here].sum()), int(here.sum())
+        n = int(here.sum())
+        if values.dtype == np.bool_:
+            n_correct = int(values[here].sum())
+            interval = n_correct / n, *wilson_interval(n_correct, n)
+        else:
+            sources = [source for source, is_here in zip(problem.sources, here, strict=True) if is_here]
+            interval = mean_interval(values[here], sources)
         rows.append(
             {
                 "position": position,
                 "n": n,
-                **_interval(n_correct / n, *wilson_interval(n_correct, n), "accuracy"),
+                **_interval(*interval, "accuracy"),
                 "log_probability": float(scores.log_probability[here].mean()),
             }
         )
 
     return {
         "scales": scales.tolist(),
-        "n": len(scores.correct),
-        **_interval(*mean_interval(scores.correct, problem.sources), "accuracy"),
+        "n": len(values),
+        **_interval(*mean_interval(values, problem.sources), "accuracy"),
         "log_probability": float(scores.log_probability.mean()),
         "positions": rows,
     }

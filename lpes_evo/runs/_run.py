@@ -27,7 +27,11 @@ from lpes_evo.search import Search, find_algorithm
 from lpes_evo.storage import Journal, provenance, write_atomic
 from lpes_evo.workers import Pool, make_pool
 
-_UNITS = {"log_probability": "nats per token of the answer", "accuracy": "share of right answers"}
+_UNITS = {
+    "log_probability": "nats per token of the answer",
+    "accuracy": "share of right answers",
+    "score": "score of the task",
+}
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,9 @@ def _report(
         reporter.measured(name, answer_scores)
 
     # The scores arrive as they are finished, and the summary keeps the order of the vectors.
-    summary = summarise(job.report, {name: scores[name] for name in vectors}, vectors)
+    summary = summarise(job.report, {name: scores[name] for name in vectors}, vectors, job.measure)
+    if job.measure != "accuracy":
+        summary["measure"] = job.measure_name
     return summary | {
         "model": job.model,
         "task": job.config.task.name,

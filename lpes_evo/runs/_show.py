@@ -36,7 +36,8 @@ def show_run(path: Path, console: Console) -> None:
         )
 
     shuffles = summary.get("shuffles")
-    title = f"Accuracy on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
+    measure = summary.get("measure", "accuracy")
+    title = f"{measure.capitalize()} on held-out examples: {scales.task}, {scales.model} (95 % intervals)"
     table = Table(title, ["position", *methods, *(["shuffles"] if shuffles else [])])
 
     for index, row in enumerate(methods[LPES]["positions"]):

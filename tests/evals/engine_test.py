@@ -19,7 +19,6 @@ from lpes_evo.evals import (
     answer_batch,
     compare_evaluations,
     draw_tasks,
-    generate_greedy,
     load_results,
     make_arms,
     markdown_table,
@@ -28,7 +27,7 @@ from lpes_evo.evals import (
 )
 from lpes_evo.methods import Baseline, Lpes
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import DataRequest, ModelProblem, make_task
+from lpes_evo.problems import DataRequest, ModelProblem, generate_greedy, make_task
 from lpes_evo.reporting import Reporter
 from lpes_evo.scales import Scales
 from samples import build_llama, build_tokenizer, without_checksums

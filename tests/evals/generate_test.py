@@ -3,7 +3,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from lpes_evo.evals import end_ids, generate_greedy
+from lpes_evo.problems import end_ids, generate_greedy
 from lpes_evo.rope import patch_rope
 from samples import build_llama
 

@@ -281,7 +281,7 @@ def test_long_examples_are_refused_or_skipped_and_counted(tiny_loaded):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metric": "f1"}, "metric to be one of log_probability, accuracy, but got 'f1'"),
+        ({"metric": "f1"}, "metric to be one of log_probability, accuracy, score, but got 'f1'"),
         ({"batch_tokens": 0}, "batch_tokens to be an integer of at least 1"),
         ({"batch_tokens": "a"}, "batch_tokens to be an integer of at least 1, but got 'a'"),
         ({"over_length": "trim"}, "over_length to be one of error, skip, cut"),

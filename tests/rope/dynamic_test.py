@@ -8,8 +8,13 @@ import pytest
 import torch
 
 from lpes_evo.errors import UnsupportedModelError
-from lpes_evo.evals import generate_greedy
-from lpes_evo.problems import EncodedExample, answer_gradient, score_answers, sharing_is_sound
+from lpes_evo.problems import (
+    EncodedExample,
+    answer_gradient,
+    generate_greedy,
+    score_answers,
+    sharing_is_sound,
+)
 from lpes_evo.rope import forget_lengths, patch_rope
 from rope_families import tiny_model
 
