@@ -51,6 +51,7 @@ from ._score import (
     score_answers as score_answers,
 )
 from ._sharing import NOTHING_ALIKE as NOTHING_ALIKE, Sharing as Sharing, sharing_is_sound as sharing_is_sound
+from ._splits import SEARCH_SHARE as SEARCH_SHARE, divide as divide, source_hash as source_hash
 from ._task import (
     DataRequest as DataRequest,
     Split as Split,

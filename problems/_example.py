@@ -164,12 +164,17 @@ def seen_examples(search_examples: Iterable[Example], others: Iterable[Example])
         others: Examples that should not.
 
     Returns:
-        Those of the others that have the source or the prompt of a search example.
+        Those of the others that have the source or the prompt of a search example; where nothing is asked, its text.
     """
     search = list(search_examples)
     sources = {example.source for example in search}
-    prompts = {example.prompt for example in search}
-    return [example for example in others if example.source in sources or example.prompt in prompts]
+    shown = {_shown(example) for example in search}
+    return [example for example in others if example.source in sources or _shown(example) in shown]
+
+
+def _shown(example: Example) -> str:
+    """Return what a model reads of an example: the prompt or, of a likelihood task, the text."""
+    return example.prompt or "".join(example.answers)
 
 
 def data_hash(examples: Iterable[Example]) -> str:

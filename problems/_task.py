@@ -26,8 +26,11 @@ SEED_LIMIT = 2**64
 Kind = Literal["generate", "likelihood"]
 """The way in which a task is answered: by greedy generation, or by the log-probability of a known text."""
 
-Split = Literal["search", "report"]
-"""Search examples steer the search; report examples are shown to nobody until the search has ended."""
+Split = Literal["search", "report", "all"]
+"""Search examples steer the search; report examples are shown to nobody until the search has ended; all are both.
+
+A task that draws its data has no end of examples, so that all of them are those of the report.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class DataRequest:
         positions: Gold positions from 0 to 1, for tasks that can place the gold fact.
         limit: Most examples (at each position, where a task has positions); ``None`` for all there are.
         seed: Seed of every draw.
-        split: Which of the two disjoint splits the examples belong to. Evaluations ask for the report split, and a
-            task without a search split gives all its examples to it.
+        split: Which of the two disjoint splits the examples belong to. Evaluations ask for all.
+        leave_out: Hashes (`source_hash`) of sources that a task with ``splits_sources`` leaves out.
         exact: Whether fewer examples than ``limit``, at any position, are an error, see `examples_of`.
     """
 
@@ -48,8 +51,14 @@ class DataRequest:
     positions: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0)
     limit: int | None = None
     seed: int = 0
-    split: Split = "report"
+    split: Split = "all"
+    leave_out: frozenset[str] = frozenset()
     exact: bool = False
+
+    @property
+    def drawn_split(self) -> Literal["search", "report"]:
+        """The split of a task that draws its data, for which all examples are those of the report."""
+        return "search" if self.split == "search" else "report"
 
 
 class Task(ABC):
@@ -67,6 +76,8 @@ class Task(ABC):
             one forward pass can stand for generation where the user asks for it; it misses answers that come later in
             an output.
         reads_data: Whether the task reads files of the data folder.
+        splits_sources: Whether the task divides the sources of a file with `divide`. It is then asked for all examples
+            by evaluations, and knows sources to leave out; other tasks are asked for the report split instead.
     """
 
     name: str
@@ -76,20 +87,20 @@ class Task(ABC):
     larger_is_better: bool = True
     teacher_forcing: bool = False
     reads_data: bool = True
+    splits_sources: bool = False
 
     @abstractmethod
     def examples(self, request: DataRequest) -> list[Example]:
         """Make or read the examples.
 
         Args:
-            request: Which examples are wanted. Examples of its two splits share no source; a task that cannot keep
-                this promise refuses ``split="search"``, see `refuse_search`.
+            request: Which examples are wanted. Examples of the splits ``search`` and ``report`` share no source.
 
         Returns:
             The examples; equal requests give equal examples on every platform.
 
         Raises:
-            TaskError: The request is not valid, the task has no search split, or a file is missing or malformed.
+            TaskError: The request is not valid, a split is empty, or a file is missing or malformed.
         """
 
     @abstractmethod
@@ -118,21 +129,6 @@ class Task(ABC):
     def check(self, examples: Sequence[Example]) -> list[str]:  # noqa: ARG002
         """Return warnings about examples whose scores would mislead, one line each."""
         return []
-
-    def refuse_search(self, request: DataRequest) -> None:
-        """Refuse a request for the search split of a task that gives all its examples to evaluations.
-
-        Args:
-            request: The request.
-
-        Raises:
-            TaskError: The request asks for the search split.
-        """
-        if request.split == "search":
-            raise TaskError(
-                f"Expected a task that keeps examples for the search apart from those of evaluations, but {self.name} "
-                "does not. Search on kv, needle, passkey, recall or a task of your own, and evaluate on this one."
-            )
 
 
 def check_draw(request: DataRequest) -> tuple[tuple[float, ...], int, int]:

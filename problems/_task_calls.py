@@ -4,6 +4,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, get_args
 
@@ -44,6 +45,7 @@ def check_attributes(task: Task) -> None:
         "larger_is_better": (lambda value: isinstance(value, bool), "True or False"),
         "teacher_forcing": (lambda value: isinstance(value, bool), "True or False"),
         "reads_data": (lambda value: isinstance(value, bool), "True or False"),
+        "splits_sources": (lambda value: isinstance(value, bool), "True or False"),
     }
 
     for name, (is_right, expected) in rules.items():
@@ -74,6 +76,9 @@ def examples_of(task: Task, request: DataRequest) -> tuple[Example, ...]:
         TaskError: The request is not valid, data are missing or malformed, the task's code failed, or an example is
             not as `Example` describes it.
     """
+    if not task.splits_sources:
+        # Tasks of users that draw their data know two splits.
+        request = replace(request, split=request.drawn_split)
     found = _call(task, "examples", "make the examples", lambda: list(task.examples(request)))
 
     for number, example in enumerate(found):

@@ -94,6 +94,7 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
         positions=config.positions,
         limit=config.limit,
         seed=config.seed,
+        split="all",
     )
 
     drawn: list[DrawnTask] = []

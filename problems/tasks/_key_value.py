@@ -108,7 +108,7 @@ class KeyValueTask(RetrievalTask):
         made = []
         for place in places:
             for number in range(n_each):
-                name = f"kv/{request.split}/{seed}/{place!r}/{number}"
+                name = f"kv/{request.drawn_split}/{seed}/{place!r}/{number}"
                 made.append(_example(name, place, self._draw(name) if records is None else chosen[number]))
         return made
 
@@ -163,7 +163,7 @@ def _choose(records: Sequence[_Material], request: DataRequest, seed: int) -> Se
     half = len(records) // 2
     part = shuffled[:half] if request.split == "search" else shuffled[half:]
     limit = len(part) if request.limit is None else check_count("the limit of examples", request.limit)
-    return Draws("kv choice", request.split, seed).sample(part, min(limit, len(part)))
+    return Draws("kv choice", request.drawn_split, seed).sample(part, min(limit, len(part)))
 
 
 def _read(path: Path, n_pairs: int | None) -> tuple[_Material, ...]:

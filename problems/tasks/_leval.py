@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._data import DataRecord, choose, find_file, load_hub, read_records
 from lpes_evo.problems._example import Example
+from lpes_evo.problems._splits import divide
 from lpes_evo.problems._task import DataRequest, Task
 from lpes_evo.problems.metrics import (
     answer_letters,
@@ -127,6 +128,8 @@ class LEvalTask(Task):
         TaskError: The variant is unknown, or its prompt has no place for a length.
     """
 
+    splits_sources = True
+
     def __init__(self, variant: str, *, length: bool = False, hub: bool = False) -> None:
         if variant not in LEVAL_TASKS:
             raise TaskError(
@@ -160,18 +163,24 @@ class LEvalTask(Task):
         Raises:
             TaskError: A file is missing or malformed, or no document of it is scored by a metric.
         """
-        self.refuse_search(request)
-        made = [
-            example
+        documents = [
+            (str(record.get("input")), self._of_document(number, record))
             for number, record in enumerate(self._records(request.folder))
             if self._is_measured(record)
-            for example in self._of_document(number, record)
         ]
-
-        if not made:
+        if not documents:
             raise TaskError(
                 f"Expected a document of {self.name} that a metric scores, but all are for human or model judges."
             )
+
+        kept = divide(
+            documents,
+            request,
+            self.name,
+            source=lambda document: document[1][0].source,
+            texts=lambda document: (document[0],),
+        )
+        made = [example for _, examples in kept for example in examples]
         return choose(made, request.limit, request.seed, self.name)
 
     def score(self, output: str, example: Example) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._data import DataRecord, choose, find_file, find_files, read_records
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
+from lpes_evo.problems._splits import divide
 from lpes_evo.problems._task import DataRequest, Task, check_places, slot_of
 from lpes_evo.problems.metrics import best_subspan_match, normalize_answer
 
@@ -51,6 +52,16 @@ class _Question:
     others: tuple[_Document, ...]
     place: str
 
+    @property
+    def key(self) -> str:
+        """The hash of the question, which ids and sources are made of."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def source(self) -> str:
+        """The source of its examples, the same for every number of documents."""
+        return f"nq-open/{self.key}"
+
 
 class MdqaTask(Task):
     """Multi-document question answering of Lost in the Middle.
@@ -71,6 +82,7 @@ class MdqaTask(Task):
 
     metric = "best-subspan exact match"
     teacher_forcing = True
+    splits_sources = True
 
     def __init__(self, n_documents: int = 20, *, built: bool = False) -> None:
         self._n_documents = check_count("the number of documents of mdqa", n_documents, least=2, most=10_000)
@@ -90,12 +102,18 @@ class MdqaTask(Task):
         Raises:
             TaskError: A file is missing or malformed, or there are too few passages without an answer.
         """
-        self.refuse_search(request)
         places, seed = check_places(request)
 
         path, oracle = self._file(request.folder)
         questions = [_question(record) for record in read_records(path)]
         _check_distinct(questions, path)
+        questions = divide(
+            questions,
+            request,
+            self.name,
+            source=lambda question: question.source,
+            texts=lambda question: (question.gold.text, question.text),
+        )
         chosen = choose(questions, request.limit, seed, "mdqa")
 
         if oracle:
@@ -242,13 +260,12 @@ def _example(question: _Question, others: Sequence[_Document], position: float, 
     results = "\n".join(lines)
 
     start = len(_HEAD) + sum(len(line) + 1 for line in lines[:slot])
-    key = hashlib.sha256(question.text.encode()).hexdigest()[:16]
     return Example(
-        id=f"{label}/{key}/{position!r}",
+        id=f"{label}/{question.key}/{position!r}",
         prompt=f"{_HEAD}{results}\n\nQuestion: {question.text}\nAnswer:",
         answers=question.answers,
         position=position,
-        source=f"nq-open/{key}",
+        source=question.source,
         cut=(len(_HEAD), len(_HEAD) + len(results)),
         gold=(start, start + len(lines[slot])),
         max_new_tokens=100,

@@ -89,7 +89,7 @@ class NeedleTask(RetrievalTask):
             slot = slot_of(place, self._n_keys)
             for number in range(n_each):
                 # Two positions can mean one slot; the second asks about other texts, so that no example occurs twice.
-                text = f"needle/{request.split}/{seed}/{number}/{n_askings[slot]}"
+                text = f"needle/{request.drawn_split}/{seed}/{number}/{n_askings[slot]}"
                 wording = self._wordings[number % len(self._wordings)]
                 made.append(self._example(text, place, slot, wording))
             n_askings[slot] += 1

@@ -45,7 +45,7 @@ class PasskeyTask(RetrievalTask):
         """
         places, n_each, seed = check_draw(request)
         return [
-            self._example(f"passkey/{request.split}/{seed}/{place!r}/{number}", place)
+            self._example(f"passkey/{request.drawn_split}/{seed}/{place!r}/{number}", place)
             for place in places
             for number in range(n_each)
         ]

@@ -11,6 +11,7 @@ from lpes_evo.errors import TaskError
 from lpes_evo.problems._checks import check_count
 from lpes_evo.problems._data import choose, find_files
 from lpes_evo.problems._example import Example
+from lpes_evo.problems._splits import divide
 from lpes_evo.problems._task import DataRequest, Task
 
 _WORD = re.compile(r"\S+")
@@ -23,6 +24,9 @@ class PerplexityTask(Task):
     keeps its white space, and the last window of a file can be shorter. Every window starts anew, so its first tokens
     have little context.
 
+    Search and report divide the texts, one to a file. The windows of one text share its topic and words, so they are
+    never divided: a search needs several texts. Texts with a window in common count as one.
+
     Args:
         n_words: Words of a window.
 
@@ -34,6 +38,7 @@ class PerplexityTask(Task):
     kind = "likelihood"
     parts = ("nats", "tokens")
     larger_is_better = False
+    splits_sources = True
 
     def __init__(self, n_words: int = 1024) -> None:
         self._n_words = check_count("the number of words of perplexity", n_words, least=2)
@@ -51,14 +56,26 @@ class PerplexityTask(Task):
         Raises:
             TaskError: There is no ``.txt`` file, or one is not UTF-8 or empty.
         """
-        self.refuse_search(request)
-        made = []
-        for path in find_files(request.folder, ("*.txt",), self.name):
-            text = _read(path)
-            source = f"perplexity/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-            for number, window in enumerate(_windows(text, self._n_words)):
-                name = f"{self.name}/{path.name}/{number}"
-                made.append(Example(id=name, prompt="", answers=(window,), source=source, max_new_tokens=0))
+        texts = {path: _read(path) for path in find_files(request.folder, ("*.txt",), self.name)}
+        kept = divide(
+            list(texts.items()),
+            request,
+            self.name,
+            source=lambda item: _source(item[1]),
+            texts=lambda item: (item[1], *_windows(item[1], self._n_words)),
+        )
+
+        made = [
+            Example(
+                id=f"{self.name}/{path.name}/{number}",
+                prompt="",
+                answers=(window,),
+                source=_source(text),
+                max_new_tokens=0,
+            )
+            for path, text in kept
+            for number, window in enumerate(_windows(text, self._n_words))
+        ]
         return choose(made, request.limit, request.seed, "perplexity")
 
     def score(self, output: str, example: Example) -> tuple[float, ...]:  # noqa: ARG002
@@ -75,6 +92,11 @@ class PerplexityTask(Task):
         """Return the sum of nats over the sum of tokens, see `Task.headline`."""
         nats, tokens = scores.sum(axis=0)
         return float(nats / tokens)
+
+
+def _source(text: str) -> str:
+    """Return the source of the windows of a text."""
+    return f"perplexity/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _read(path: Path) -> str:

@@ -48,7 +48,7 @@ class RecallTask(RetrievalTask):
         """
         places, n_each, seed = check_draw(request)
         return [
-            self._example(f"recall/{request.split}/{seed}/{place!r}/{number}", place)
+            self._example(f"recall/{request.drawn_split}/{seed}/{place!r}/{number}", place)
             for place in places
             for number in range(n_each)
         ]

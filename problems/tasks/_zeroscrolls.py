@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._data import DataRecord, choose, find_files, load_hub, read_records
 from lpes_evo.problems._example import Example
+from lpes_evo.problems._splits import divide
 from lpes_evo.problems._task import DataRequest, Task
 from lpes_evo.problems.metrics import (
     concordance_index,
@@ -136,6 +137,8 @@ class ZeroScrollsTask(Task):
         TaskError: The variant is unknown.
     """
 
+    splits_sources = True
+
     def __init__(self, variant: str, *, test: bool = False, hub: bool = False) -> None:
         if variant not in ZEROSCROLLS_TASKS:
             raise TaskError(
@@ -162,11 +165,16 @@ class ZeroScrollsTask(Task):
         Raises:
             TaskError: A file is missing or malformed, or a question has no reference.
         """
-        self.refuse_search(request)
         questions: dict[str, list[DataRecord]] = {}
         for record in self._records(request.folder):
             questions.setdefault(record.text("id"), []).append(record)
-        made = [self._example(key, records) for key, records in questions.items()]
+        made = divide(
+            [self._example(key, records) for key, records in questions.items()],
+            request,
+            self.name,
+            source=lambda example: example.source,
+            texts=lambda example: (example.prompt[slice(*example.cut)],),
+        )
         return choose(made, request.limit, request.seed, self.name)
 
     def score(self, output: str, example: Example) -> tuple[float, ...]:

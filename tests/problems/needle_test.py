@@ -104,7 +104,7 @@ def test_bad_options_are_refused(options, message):
         ({"seed": "a"}, "seed to be an integer .* but got 'a'"),
         ({"seed": 1.5}, r"seed to be an integer .* but got 1\.5"),
         ({"seed": True}, "seed to be an integer .* but got True"),
-        ({"split": "test"}, "one of search, report, but got 'test'"),
+        ({"split": "test"}, "one of search, report, all, but got 'test'"),
     ],
 )
 def test_bad_draws_are_refused(options, message):

@@ -80,7 +80,7 @@ def test_an_unusable_number_of_pairs_is_refused(n_pairs, message):
         ({"positions": ()}, "at least one position and none of them twice"),
         ({"positions": (0.5, 0.5)}, "at least one position and none of them twice"),
         ({"limit": 0}, "limit of examples to be an integer from 1 to 100000, but got 0"),
-        ({"split": "train"}, "split to be one of search, report, but got 'train'"),
+        ({"split": "train"}, "split to be one of search, report, all, but got 'train'"),
     ],
 )
 def test_an_unusable_draw_is_refused(change, message):

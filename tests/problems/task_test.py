@@ -100,16 +100,6 @@ def test_an_option_is_given_in_the_name_or_by_its_argument():
         make_task("needle:4", n_keys=5)
 
 
-@pytest.mark.parametrize("name", ["mdqa:4", "leval:tpo", "zeroscrolls:qasper", "perplexity"])
-def test_a_task_without_a_search_split_is_refused_by_a_search(name, tmp_path):
-    with pytest.raises(
-        TaskError, match="keeps examples for the search apart .*, but .* does not. Search on kv, needle"
-    ):
-        draw_examples(run_config(name))
-    with pytest.raises(TaskError, match="keeps examples for the search apart"):
-        make_task(name).examples(DataRequest(folder=tmp_path, split="search"))
-
-
 def test_a_task_of_a_user_is_searched_where_its_splits_share_nothing(own_file):
     search, report = draw_examples(run_config(f"{own_file}:Apart"))
     assert (len(search), len(report)) == (6, 6)

@@ -21,7 +21,7 @@ def box_task(tmp_path):
 
 
 def test_the_example_task_runs_as_written(box_task, tmp_path):
-    request = DataRequest(positions=(0.0, 1.0), limit=3)
+    request = DataRequest(positions=(0.0, 1.0), limit=3, split="report")
     made = make_task(box_task).examples(request)
     assert [example.position for example in made] == [0.0] * 3 + [1.0] * 3
     assert made == make_task(box_task).examples(request)
