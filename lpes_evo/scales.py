@@ -67,6 +67,8 @@ class Scales:
         task: Name of the task that the scales were found on.
         fitness: Fitness values on the search data.
         curve: Kind of the curve: ``bezier``, ``linear`` or ``spline``, see `lpes_evo.operators.CurveSpace`.
+        seen: Hashes (`lpes_evo.problems.source_hash`) of the sources of a file that the search saw, so that an
+            evaluation can leave them out; none of a task that draws its data.
     """
 
     model: str
@@ -75,6 +77,7 @@ class Scales:
     task: str
     fitness: tuple[float, ...]
     curve: CurveKind = "bezier"
+    seen: tuple[str, ...] = ()
 
     @property
     def n_layers(self) -> int:
@@ -121,9 +124,11 @@ class Scales:
             ScalesError: The scales do not lie on the curve of the control points, or a value is of a wrong type.
         """
         values = {"format": "lpes-evo/scales", "version": 1, "n_layers": self.n_layers, **vars(self)}
-        # Files of a Bezier curve are the same as before there were other curves.
+        # Files without a choice of the user are the same as before there was one.
         if self.curve == "bezier":
             del values["curve"]
+        if not self.seen:
+            del values["seen"]
         ScalesFile.of(values, str(path)).save(path)
 
 
@@ -140,6 +145,7 @@ class ScalesFile(Record):
         task: Name of the task.
         fitness: Fitness values on the search data.
         curve: Kind of the curve.
+        seen: Hashes of the sources that the search saw.
     """
 
     WHAT: ClassVar[str] = "a scales file"
@@ -157,6 +163,7 @@ class ScalesFile(Record):
     task: str
     fitness: tuple[float, ...]
     curve: CurveKind = "bezier"
+    seen: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _scales_are_those_of_the_curve(self) -> "ScalesFile":

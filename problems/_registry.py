@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from lpes_evo.problems.tasks import (
     NeedleTask,
     PasskeyTask,
     PerplexityTask,
+    QaTask,
     RecallTask,
     ZeroScrollsTask,
 )
@@ -26,7 +28,10 @@ from lpes_evo.user_code import error_text, make_from_file
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task as the user writes it: ``name[:variant][+option][+option=number]``.
+    """A task as the user writes it: ``name[:variant][+option][+option=value]``.
+
+    A variant that is a file of JSON lines reaches to the last ``.jsonl`` or ``.jsonl.gz`` that ends the text or stands
+    before a plus, so that the name of the file may have colons and pluses.
 
     Attributes:
         text: The whole.
@@ -66,7 +71,7 @@ class TaskSpec:
         Raises:
             TaskError: Another option is given, or a flag has a value.
         """
-        self.refuse_other_options(*known)
+        self.refuse_unknown(*known)
         valued = [name for name, value in self.options.items() if value is not None]
         if valued:
             raise TaskError(f"Expected +{valued[0]} without a value in the task {self.text!r:.80}.")
@@ -84,17 +89,36 @@ class TaskSpec:
         Raises:
             TaskError: Another option is given, or a value is no integer.
         """
-        self.refuse_other_options(*defaults)
+        self.refuse_unknown(*defaults)
         return {
             name: self._integer(self.options[name], f"+{name}=NUMBER") if name in self.options else default
             for name, default in defaults.items()
         }
 
-    def refuse_other_options(self, *known: str) -> None:
-        """Refuse options that a task does not have.
+    def texts(self, *known: str) -> dict[str, str]:
+        """Return options with a text, such as ``+metric=f1``.
 
         Args:
-            *known: All the options that it has.
+            *known: All the options that the task has.
+
+        Returns:
+            The text of each that is given.
+
+        Raises:
+            TaskError: Another option is given, or one has no text.
+        """
+        self.refuse_unknown(*known)
+        for name, value in self.options.items():
+            if value is None:
+                raise TaskError(f"Expected +{name}=TEXT in the task {self.text!r:.80}, but got no text.")
+        return {name: str(value) for name, value in self.options.items()}
+
+    def only(self, *known: str) -> "TaskSpec":
+        """Return the spec with those of its options that are known."""
+        return replace(self, options={name: value for name, value in self.options.items() if name in known})
+
+    def refuse_unknown(self, *known: str) -> None:
+        """Refuse options that are not known.
 
         Raises:
             TaskError: There is one.
@@ -118,6 +142,9 @@ class TaskSpec:
         return int(value)
 
 
+_ENDINGS = (".jsonl", ".jsonl.gz")
+_FILE = re.compile(r"(?P<head>[^:+]+:.*\.jsonl(?:\.gz)?)(?P<options>(?:\+.*)?)", re.DOTALL)
+
 TaskMaker = Callable[[TaskSpec], Task]
 """Makes a task from the text of the user."""
 
@@ -131,14 +158,18 @@ class _OwnTasks:
         variant: The argument that a number after the colon is for; ``None`` where one of ``variants`` stands there.
         flags: Options without a value, named as their arguments.
         numbers: The argument of each option with a number.
+        texts: Options with a text, named as their arguments.
         variants: The texts that can stand after the colon; none where a number can.
+        file: The argument that a file after the colon is for, which must be there; ``None`` for other tasks.
     """
 
     kind: Callable[..., Task]
     variant: str | None = None
     flags: tuple[str, ...] = ()
     numbers: dict[str, str] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    file: str | None = None
 
     def make(self, spec: TaskSpec, options: Mapping[str, Any]) -> Task:
         """Make a task from its text and further arguments of its class.
@@ -169,16 +200,21 @@ class _OwnTasks:
         Raises:
             TaskError: An option is unknown or has no value of its kind, or the variant is no integer.
         """
-        spec.refuse_other_options(*self.flags, *self.numbers)
-        numbers: dict[str, str | None] = {}
-        flags: dict[str, str | None] = {}
-        for name, value in spec.options.items():
-            (numbers if name in self.numbers else flags)[name] = value
+        spec.refuse_unknown(*self.flags, *self.numbers, *self.texts)
+        flags = spec.only(*self.flags).flags(*self.flags)
+        found: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
+        numbers = spec.only(*self.numbers).numbers(**dict.fromkeys(self.numbers, 0))
+        found |= {self.numbers[name]: value for name, value in numbers.items() if name in spec.options}
+        found |= spec.only(*self.texts).texts(*self.texts)
 
-        given = replace(spec, options=numbers).numbers(**dict.fromkeys(numbers, 0))
-        found: dict[str, Any] = {self.numbers[name]: value for name, value in given.items()}
-        found |= replace(spec, options=flags).flags(*flags)
-        if spec.variant is not None:
+        if self.file is not None:
+            if not spec.variant or not spec.variant.endswith(_ENDINGS):
+                raise TaskError(
+                    f"Expected {spec.name}:FILE with a file that ends in {' or '.join(_ENDINGS)}, but got "
+                    f"{spec.text!r:.200}."
+                )
+            found[self.file] = spec.variant
+        elif spec.variant is not None:
             found[self.variant or "variant"] = spec.number(0) if self.variant else spec.variant
         return found
 
@@ -231,6 +267,7 @@ _TASKS: dict[str, _OwnTasks | _RegisteredTasks] = {
     ),
     "passkey": _OwnTasks(PasskeyTask, "n_filler"),
     "perplexity": _OwnTasks(PerplexityTask, "n_words"),
+    "qa": _OwnTasks(QaTask, numbers={"documents": "n_documents"}, texts=("template", "metric"), file="file"),
     "recall": _OwnTasks(RecallTask, "n_pairs"),
     "zeroscrolls": _OwnTasks(ZeroScrollsTask, flags=("test", "hub"), variants=tuple(ZEROSCROLLS_TASKS)),
 }
@@ -255,12 +292,17 @@ def register_task(name: str, make: TaskMaker, variants: tuple[str, ...] = ()) ->
 
 
 def task_names() -> list[str]:
-    """Return the names of all tasks, with the variants of those that need one."""
+    """Return the names of all tasks, with the variants of those that need one; ``FILE`` stands for a file."""
     return sorted(
         name
         for family, entry in _TASKS.items()
-        for name in ([f"{family}:{variant}" for variant in entry.variants] or [family])
+        for name in ([f"{family}:{variant}" for variant in entry.variants] or [_plain_name(family, entry)])
     )
+
+
+def _plain_name(family: str, entry: _OwnTasks | _RegisteredTasks) -> str:
+    """Return the name of a task without variants."""
+    return f"{family}:FILE" if isinstance(entry, _OwnTasks) and entry.file else family
 
 
 def make_task(spec: str, **options: Any) -> Task:
@@ -328,7 +370,8 @@ def _parse(text: str) -> TaskSpec:
     Raises:
         TaskError: An option comes twice or has no name or no value.
     """
-    head, *parts = text.split("+")
+    file = _FILE.fullmatch(text)
+    head, *parts = (file["head"], *file["options"].split("+")[1:]) if file else text.split("+")
     name, colon, variant = head.partition(":")
 
     options: dict[str, str | None] = {}

@@ -6,12 +6,15 @@ from typing import Any
 
 from lpes_evo.errors import JournalError
 from lpes_evo.evals._answers import ANSWERS_FORMAT, answer_key, failure_key, read_answer
+from lpes_evo.evals._arms import make_arms
 from lpes_evo.evals._folder import EvalFolder
 from lpes_evo.evals._lm_tasks import macro_headline, read_lm_score, scored_questions
 from lpes_evo.evals._plan import DrawnTask, draw_tasks
 from lpes_evo.evals._results import Difference, TaskResult, load_results
 from lpes_evo.evals._statistics import ScoredExample, difference
+from lpes_evo.evals._unseen import seen_sources
 from lpes_evo.problems import evaluation_hash, headline_of
+from lpes_evo.scales import load_scales
 from lpes_evo.storage import read_journal
 
 
@@ -63,7 +66,8 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
         raise JournalError(
             f"Expected scores of the same data, but the data of {', '.join(differing)} differ: {mine.data[:12]} in "
             f"{folder.path} and {their.data[:12]} in {other.path} for {first}. Use equal --data, --positions, --limit "
-            "and --seed, or --force to see the scores side by side."
+            "and --seed, and judge scales of several searches in one evaluation with --methods lpes:RUN,lpes:RUN; or "
+            "--force to see the scores side by side."
         )
 
     ways = [_way(place) for place in (folder, other)]
@@ -76,7 +80,7 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             "same."
         )
 
-    drawn = {task.task.name: task for task in draw_tasks(folder.load_config())[0]} if shared else {}
+    drawn = {task.task.name: task for task in _draw(folder)} if shared else {}
     records = [
         read_journal(place.answers, kind=ANSWERS_FORMAT).records if shared else {}
         for place in (folder, other)
@@ -94,6 +98,13 @@ def compare_evaluations(folder: EvalFolder, other: EvalFolder, *, force: bool = 
             f"Expected a task and an arm in both {folder.path} and {other.path}, but they share none."
         )
     return found
+
+
+def _draw(folder: EvalFolder) -> list[DrawnTask]:
+    """Draw the examples of an evaluation again, without what the search of its scales saw."""
+    config = folder.load_config()
+    scales = None if config.scales is None else load_scales(folder.scales)
+    return draw_tasks(config, seen_sources(make_arms(scales, config.methods)))[0]
 
 
 def _way(folder: EvalFolder) -> dict[str, Any]:

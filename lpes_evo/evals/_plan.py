@@ -77,11 +77,14 @@ class PlannedTask:
     notes: tuple[str, ...]
 
 
-def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
+def draw_tasks(
+    config: EvalConfig, leave_out: frozenset[str] = frozenset()
+) -> tuple[list[DrawnTask], list[str]]:
     """Make or read the examples of every task.
 
     Args:
         config: The evaluation.
+        leave_out: Hashes of sources that the search of the scales saw; tasks that read files leave these out.
 
     Returns:
         The tasks of this package, and the names of those that lm-evaluation-harness runs.
@@ -95,6 +98,7 @@ def draw_tasks(config: EvalConfig) -> tuple[list[DrawnTask], list[str]]:
         limit=config.limit,
         seed=config.seed,
         split="all",
+        leave_out=leave_out,
     )
 
     drawn: list[DrawnTask] = []

@@ -18,7 +18,7 @@ from lpes_evo.evals._results import EvalResults, TaskResult, save_results
 from lpes_evo.evals._statistics import ScoredExample, summarise_arm
 from lpes_evo.evals._table import save_tables
 from lpes_evo.evals._target import EvalTargetSpec, check_arms, describe_target
-from lpes_evo.evals._unseen import check_unseen
+from lpes_evo.evals._unseen import check_unseen, seen_sources, tell_left_out
 from lpes_evo.evals.harness import is_harness_task
 from lpes_evo.methods import scales_file
 from lpes_evo.problems import headline_of
@@ -59,7 +59,7 @@ def run_evaluation(
     with folder.locked():
         # All that can be checked without the model comes first, since a large model takes minutes to load.
         arms = make_arms(_load_scales(config, folder), config.methods)
-        drawn, lm_tasks = draw_tasks(config)
+        drawn, lm_tasks = draw_tasks(config, seen_sources(arms))
         _refuse_prompt_choices(arms, lm_tasks)
         modes = {task.task.name: str(task.mode) for task in drawn} | dict.fromkeys(lm_tasks, "harness")
         check_engine(config, arms, modes)
@@ -67,7 +67,8 @@ def run_evaluation(
             _refuse_idle_options(config, drawn, batch_limit)
         files = dict.fromkeys(filter(None, [config.scales, *map(scales_file, config.methods or ())]))
         examples = {task.task.name: task.examples for task in drawn}
-        notes = [check_unseen(Path(file), examples) for file in files]
+        notes = list(filter(None, (check_unseen(Path(file), examples) for file in files)))
+        notes += tell_left_out(arms, drawn, None if config.data is None else Path(config.data))
 
         reporter.stage(f"Loading {config.model.name}")
         with make_pool(

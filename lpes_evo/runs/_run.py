@@ -9,7 +9,7 @@ from lpes_evo.config import RunConfig
 from lpes_evo.errors import JournalError
 from lpes_evo.execution import JOURNAL_FORMAT, Evaluator, SearchLine, drive
 from lpes_evo.operators import BezierGenome
-from lpes_evo.problems import aggregate
+from lpes_evo.problems import aggregate, make_task, source_hash
 from lpes_evo.reporting import Reporter, Table, save_figure
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._job import JobFacts, JobSpec, describe, draw_examples, search_problem
@@ -210,7 +210,14 @@ def _scales(job: JobFacts, search: Search) -> Scales:
         task=job.config.task.name,
         fitness=tuple(best.fitness.values),
         curve=job.space.curve,
+        seen=_seen(job),
     )
+
+
+def _seen(job: JobFacts) -> tuple[str, ...]:
+    """Return the hashes of the sources that the search saw, where its task divides those of a file."""
+    task = make_task(job.config.task.name, **job.config.task.options)
+    return tuple(sorted(set(map(source_hash, job.search.sources)))) if task.splits_sources else ()
 
 
 def _record_provenance(job: JobFacts, folder: RunFolder) -> None:

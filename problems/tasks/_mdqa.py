@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from lpes_evo.errors import TaskError
@@ -13,25 +12,12 @@ from lpes_evo.problems._data import DataRecord, choose, find_file, find_files, r
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._splits import divide
-from lpes_evo.problems._task import DataRequest, Task, check_places, slot_of
-from lpes_evo.problems.metrics import best_subspan_match, normalize_answer
+from lpes_evo.problems._task import DataRequest, Task, check_places
+from lpes_evo.problems.metrics import best_subspan_match
+from lpes_evo.problems.tasks._documents import HEAD, Document, arrange, plain_answer, warn_of_empty_answers
 
-_HEAD = (
-    "Write a high-quality answer for the given question using only the provided search results (some of which might "
-    "be irrelevant).\n\n"
-)
 _OFFICIAL = re.compile(r"nq-open-(\d+)_total_documents_gold_at_(\d+)\..*")
 _ORACLE = ("nq-open-oracle.jsonl.gz", "nq-open-oracle.jsonl", "nq-open-oracle.*jsonl*")
-# The words of an answer, as the metric normalises them.
-_normalize = partial(normalize_answer, marks_join_words=True)
-
-
-@dataclass(frozen=True)
-class _Document:
-    """A document with its title."""
-
-    title: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -48,8 +34,8 @@ class _Question:
 
     text: str
     answers: tuple[str, ...]
-    gold: _Document
-    others: tuple[_Document, ...]
+    gold: Document
+    others: tuple[Document, ...]
     place: str
 
     @property
@@ -133,21 +119,7 @@ class MdqaTask(Task):
 
     def check(self, examples: Sequence[Example]) -> list[str]:
         """Warn of accepted answers that every output contains, see `Task.check`."""
-        empty = sorted(
-            {
-                f"{answer!r} of {example.details['question']!r}"
-                for example in examples
-                for answer in example.answers
-                if not _normalize(answer)
-            }
-        )
-
-        if not empty:
-            return []
-        return [
-            f"{len(empty)} accepted answers are empty once normalised, so that any output counts as correct: "
-            f"{', '.join(empty[:3])}."
-        ]
+        return warn_of_empty_answers(examples)
 
     def _file(self, folder: Path | None) -> tuple[Path, bool]:
         """Return the file to read, and whether it holds gold passages alone."""
@@ -165,7 +137,7 @@ class MdqaTask(Task):
             return min(fits)[2], False
         return find_file(folder, _ORACLE, self.name), True
 
-    def _stored(self, question: _Question) -> list[_Document]:
+    def _stored(self, question: _Question) -> list[Document]:
         """Return the first distractors that the file has for a question.
 
         Raises:
@@ -179,17 +151,17 @@ class MdqaTask(Task):
             )
         return others
 
-    def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[_Document]:
+    def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[Document]:
         """Return gold passages of other questions, none of which contains an accepted answer.
 
         Raises:
             TaskError: There are too few.
         """
-        wanted = [answer for answer in map(_normalize, question.answers) if answer]
+        wanted = [answer for answer in map(plain_answer, question.answers) if answer]
 
-        taken: dict[str, _Document] = {question.gold.text: question.gold}
+        taken: dict[str, Document] = {question.gold.text: question.gold}
         for other in _shuffled(pool, Draws("mdqa distractors", seed, question.text)):
-            passage = _normalize(f"{other.gold.title} {other.gold.text}")
+            passage = plain_answer(f"{other.gold.title} {other.gold.text}")
             if not any(answer in passage for answer in wanted):
                 taken.setdefault(other.gold.text, other.gold)
             if len(taken) == self._n_documents:
@@ -222,11 +194,11 @@ def _question(record: DataRecord) -> _Question:
     if not isinstance(contexts, list) or not all(isinstance(context, dict) for context in contexts):
         raise record.error("hold a list of documents in the field 'ctxs'", f"it holds {contexts!r:.60}")
 
-    golds: list[_Document] = []
-    others: list[_Document] = []
+    golds: list[Document] = []
+    others: list[Document] = []
     for number, context in enumerate(contexts, start=1):
         part = DataRecord(f"document {number} of {record.place}", context)
-        document = _Document(part.text("title"), part.text("text"))
+        document = Document(part.text("title"), part.text("text"))
         (golds if context.get("isgold") is True else others).append(document)
 
     if len(golds) != 1:
@@ -249,25 +221,22 @@ def _check_distinct(questions: Sequence[_Question], path: Path) -> None:
         seen[question.text] = question.place
 
 
-def _example(question: _Question, others: Sequence[_Document], position: float, label: str) -> Example:
+def _example(question: _Question, others: Sequence[Document], position: float, label: str) -> Example:
     """Return the example that shows the gold document at a position among the others."""
-    slot = slot_of(position, len(others) + 1)
-    documents = [*others[:slot], question.gold, *others[slot:]]
-    lines = [
-        f"Document [{number}](Title: {document.title}) {document.text}"
-        for number, document in enumerate(documents, start=1)
-    ]
-    results = "\n".join(lines)
-
-    start = len(_HEAD) + sum(len(line) + 1 for line in lines[:slot])
+    arranged = arrange([question.gold], others, position)
+    start = len(HEAD)
     return Example(
         id=f"{label}/{question.key}/{position!r}",
-        prompt=f"{_HEAD}{results}\n\nQuestion: {question.text}\nAnswer:",
+        prompt=f"{HEAD}{arranged.text}\n\nQuestion: {question.text}\nAnswer:",
         answers=question.answers,
         position=position,
         source=question.source,
-        cut=(len(_HEAD), len(_HEAD) + len(results)),
-        gold=(start, start + len(lines[slot])),
+        cut=(start, start + len(arranged.text)),
+        gold=(start + arranged.gold[0], start + arranged.gold[1]),
         max_new_tokens=100,
-        details={"question": question.text, "n_documents": len(documents), "gold_document": slot + 1},
+        details={
+            "question": question.text,
+            "n_documents": arranged.n_documents,
+            "gold_document": arranged.first,
+        },
     )
