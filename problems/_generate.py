@@ -17,7 +17,7 @@ class Generated:
 
     Attributes:
         ids: The tokens up to, and without, the one that ends the output.
-        is_finite: Whether all logits the tokens were chosen by were finite.
+        is_finite: Whether every logit behind these tokens was finite.
     """
 
     ids: tuple[int, ...]
@@ -109,24 +109,25 @@ def _generate_together(
         )
 
     rows = said[:, width:].tolist()
-    finite = watch.first_wrong(len(prompts))
+    first_wrong = watch.first_wrong(len(prompts))
     answers = []
-    for row, limit, wrong in zip(rows, max_new_tokens, finite, strict=True):
+    for row, limit, wrong in zip(rows, max_new_tokens, first_wrong, strict=True):
         length = next(
             (place for place, token in enumerate(row[:limit]) if token in ends), min(limit, len(row))
         )
-        # The step that chose the end counts too, where there was one.
+        # The step that chose the end token counts too, unless the limit ended the answer.
         answers.append(Generated(tuple(row[:length]), wrong >= min(length + 1, limit)))
     return answers
 
 
 class _FiniteWatch:
-    """A logits processor that changes nothing, and records where logits were not finite without a stop of the GPU."""
+    """A logits processor that changes nothing, and records where logits were not finite, without a wait for the GPU."""
 
     def __init__(self) -> None:
         self._wrong: list[torch.Tensor] = []
 
     def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":  # noqa: ARG002
+        # The pool learns from this that the worker is alive.
         mark_step()
         # The largest value is not finite where one is NaN or plus infinity, or all are minus infinity.
         self._wrong.append(~scores.amax(dim=-1).isfinite())

@@ -21,10 +21,10 @@ class Problem(ABC):
         example_ids: Identity of each example, ``(n_examples,)``.
         groups: Name of the set each example belongs to (``"begin"``, ``"middle"``, ``"end"`` for the
             retrieval tasks), ``(n_examples,)``.
-        is_exact: Whether the company of other candidates and examples changes a score by no more than the rounding of
-            float32. Elsewhere candidates are comparable only when they are scored in calls of `score_many` with
-            equally many candidates and the same examples.
-        gradient_cost: Forward passes that `gradient` costs: one, and a backward pass, which counts as two.
+        is_exact: Whether a score is the same, up to rounding of float32, however candidates and examples are batched.
+            If not, candidates are comparable only when calls of `score_many` score equally many candidates and the same
+            examples.
+        gradient_cost: Cost of `gradient` in forward passes: 3, since a backward pass counts as two.
     """
 
     n_layers: int
@@ -75,7 +75,7 @@ class Problem(ABC):
         """
         if np.ndim(scales) != 2 or not len(scales):
             raise _not_several(np.shape(scales), self.n_layers)
-        # Without a dtype: it would make real numbers of complex ones.
+        # No dtype, so that complex scores are refused later instead of losing a part here.
         return np.array([self.score(curve, example_ids) for curve in scales])
 
     def gradient(
@@ -120,7 +120,7 @@ class Problem(ABC):
         return 0
 
     def n_candidates_that_fit(self, example_ids: Sequence[str]) -> int:  # noqa: ARG002
-        """Return under how many curves some examples can be scored at once.
+        """Return under how many curves some examples are best scored at once.
 
         Args:
             example_ids: The examples.

@@ -1,4 +1,4 @@
-"""Sharing: the verdict whether rows that share a run over their common beginning score as they do alone."""
+"""Sharing: the verdict on whether rows whose common beginning is computed once score as they do alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ _FOLLOWS_LENGTH = "the rope type gives questions of different lengths about one 
 
 @dataclass(frozen=True)
 class Sharing:
-    """The verdict whether rows that begin alike share a run over their common beginning; true where they do.
+    """The verdict on whether the common beginning of rows is computed once; true where it is.
 
     Attributes:
-        is_sound: Whether they share it.
-        reason: The reason against it; where they share the run, the tokens that they take.
+        is_sound: Whether it is.
+        reason: Why it is not; or, where it is, the number of tokens with and without sharing.
     """
 
     is_sound: bool
@@ -70,18 +70,18 @@ def sharing_is_sound(
         is_apart = length_key is not None and len(pack_rows(rows, share_prefixes=True)) < len(rows)
         return Sharing(False, _FOLLOWS_LENGTH if is_apart else NOTHING_ALIKE)
 
-    trouble = _trouble_of_kind(model)
-    if trouble is None:
+    reason = _reason_of_kind(model)
+    if reason is None:
         longest = max(shared, key=lambda pack: max(row.n_tokens for row in pack.rows))
-        trouble = _trouble_when_tried(model, longest, batch_tokens)
-    if trouble is not None:
-        return Sharing(False, trouble)
+        reason = _reason_after_trial(model, longest, batch_tokens)
+    if reason is not None:
+        return Sharing(False, reason)
 
     together, apart = sum(pack.n_tokens for pack in packs), sum(row.n_tokens for row in rows)
     return Sharing(True, f"{together} tokens instead of {apart}")
 
 
-def _trouble_of_kind(model: Any) -> str | None:
+def _reason_of_kind(model: Any) -> str | None:
     """Return the reason against sharing that is known before the model is tried, or ``None``."""
     import torch
 
@@ -104,12 +104,13 @@ def _trouble_of_kind(model: Any) -> str | None:
     return None
 
 
-def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str | None:
-    """Return the difference between a pack and its rows under a model, or ``None``."""
+def _reason_after_trial(model: Any, pack: Pack, batch_tokens: int | None) -> str | None:
+    """Compare a pack with its rows scored alone; return why the scores differ, or ``None``."""
     longest = max(range(len(pack.rows)), key=lambda number: pack.rows[number].n_tokens)
     plain = score_answers(model, pack.rows, batch_tokens=batch_tokens)
     with recorded_masks(model) as alone:
         score_answers(model, [pack.rows[longest]])
+
     try:
         with recorded_masks(model) as in_pack:
             packed = score_answers(model, pack.rows, batch_tokens=batch_tokens, share_prefixes=True)
@@ -127,6 +128,7 @@ def _trouble_when_tried(model: Any, pack: Pack, batch_tokens: int | None) -> str
     difference = float(np.abs(plain.log_probability - packed.log_probability).max())
     if not np.isfinite(difference):
         return "the scores are not finite"
+    # Half precision rounds otherwise in a batch of another shape.
     if difference > (1e-3 if str(model.dtype) in ("torch.float32", "torch.float64") else 0.1):
         return f"the scores with and without sharing differ by {difference:.2g} nats"
     return None
@@ -138,16 +140,20 @@ def _layer_that_sees_otherwise(
     """Return the first layer by whose masks a row of a pack sees other tokens than alone, or ``None``."""
     import torch
 
+    # Segment 0 is the shared prefix, and segment k + 1 belongs to row k.
     segments = Layout([pack]).segments[0]
     places = torch.from_numpy(np.flatnonzero((segments == 0) | (segments == number + 1)))
     compared = set()
-    for layer, pair in enumerate(zip(alone, in_pack, strict=True)):
+
+    for layer, (mask_alone, mask_packed) in enumerate(zip(alone, in_pack, strict=True)):
         # Layers of a kind share their masks.
-        if (id(pair[0]), id(pair[1])) in compared:
+        if (id(mask_alone), id(mask_packed)) in compared:
             continue
-        compared.add((id(pair[0]), id(pair[1])))
-        wanted = visible_tokens(pair[0], len(places))
-        seen = visible_tokens(pair[1], len(segments))[:, places]
+        compared.add((id(mask_alone), id(mask_packed)))
+
+        # The sums differ where the row sees tokens of another row.
+        wanted = visible_tokens(mask_alone, len(places))
+        seen = visible_tokens(mask_packed, len(segments))[:, places]
         if not torch.equal(seen[:, :, places], wanted) or int(seen.sum()) != int(wanted.sum()):
             return layer
     return None

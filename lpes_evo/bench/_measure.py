@@ -23,7 +23,7 @@ from lpes_evo.rope import find_structure
 __all__ = ["measure_costs"]
 
 _MEMORY_PAIRS = 6
-"""The smallest number of pairs that has an interval of 95 %."""
+"""With fewer pairs, the least and the largest do not enclose the median with 95 % confidence."""
 
 
 def measure_costs(
@@ -45,8 +45,8 @@ def measure_costs(
         model: The model, which is unchanged afterwards.
         methods: The methods by the name that is shown.
         settings: Settings of the measurement.
-        refuse: Whether a method that does not fit the model is an error; otherwise the method is left out.
-        on_pair: Called after each pair.
+        refuse: Whether a method that does not fit the model raises; otherwise the method is left out.
+        on_pair: Called after each pair, those that warm up included.
 
     Returns:
         The costs in the order of the methods, and by name the reason why each other method was left out.
@@ -56,28 +56,28 @@ def measure_costs(
         LpesError: A method does not fit the model.
     """
     device = str(next(model.parameters()).device)
-    work = _Work(model, settings, device, peak_meter(device))
+    bench = _Bench(model, settings, device, peak_meter(device))
 
-    # Objects that exist already are no garbage, and to look through them before each run would take longer than a run.
+    # The garbage collection before each run then does not scan what exists already, which would take longer than a run.
     gc.freeze()
     try:
-        return _measure(work, methods, settings.repeats, refuse=refuse, on_pair=on_pair)
+        return _measure(bench, methods, settings.repeats, refuse=refuse, on_pair=on_pair)
     finally:
         gc.unfreeze()
 
 
 def _measure(
-    work: _Work, methods: Mapping[str, Method], repeats: int, *, refuse: bool, on_pair: Callable[[], None]
+    bench: _Bench, methods: Mapping[str, Method], repeats: int, *, refuse: bool, on_pair: Callable[[], None]
 ) -> tuple[list[MethodCost], dict[str, str]]:
     """Count the passes of all methods, then time them, then measure their memory."""
     counted: dict[str, float] = {}
     left_out: dict[str, str] = {}
 
     # A failure of the untouched model is a failure of the whole measurement.
-    work.count_passes(Baseline())
+    bench.tokens_per_input_token(Baseline())
     for name, method in methods.items():
         try:
-            counted[name] = work.count_passes(method)
+            counted[name] = bench.tokens_per_input_token(method)
         except LpesError as error:
             if refuse:
                 raise
@@ -86,9 +86,10 @@ def _measure(
     # The repeat of number -1 warms up.
     pairs: dict[str, list[tuple[Run, Run]]] = {name: [] for name in counted}
     for repeat in range(-1, repeats):
+        # The order is reversed in every other repeat, so that a drift of the machine cancels.
         names = list(counted)[:: 1 if repeat % 2 else -1]
         for turn, name in enumerate(names):
-            pair = work.pair(methods[name], plain_first=(repeat + turn) % 2 == 0)
+            pair = bench.pair(methods[name], plain_first=(repeat + turn) % 2 == 0)
             if repeat >= 0:
                 pairs[name].append(pair)
             on_pair()
@@ -100,14 +101,14 @@ def _measure(
             counted[name],
             methods[name].attention_passes,
             tuple(pairs[name]),
-            work.peaks(methods[name]),
+            bench.peaks(methods[name]),
         )
         for name in counted
     ]
     return costs, left_out
 
 
-class _Work:
+class _Bench:
     """Runs of one prompt on one model, untouched or under a method."""
 
     def __init__(self, model: Any, settings: BenchSettings, device: str, meter: PeakMeter) -> None:
@@ -124,8 +125,8 @@ class _Work:
         # Like generation, ask for the last logits alone where the family of the model allows it.
         self._options = {"use_cache": True} | ({"logits_to_keep": 1} if "logits_to_keep" in takes else {})
 
-    def count_passes(self, method: Method) -> float:
-        """Run once under a method, and return the number of decoded tokens for each token of the input."""
+    def tokens_per_input_token(self, method: Method) -> float:
+        """Run once; return how many tokens went through the first layer, for each token of prompt and answer."""
         with _counted_tokens(self._model) as seen:
             try:
                 self._run(method)
@@ -198,7 +199,7 @@ class _Work:
 
 @contextmanager
 def _counted_tokens(model: Any) -> Iterator[list[int]]:
-    """Collect the tokens, over all rows, of every forward pass of the first decoder layer."""
+    """Record the number of tokens, over all rows, in every forward pass through the first decoder layer."""
     seen: list[int] = []
 
     def count(_layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

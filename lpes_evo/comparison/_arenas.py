@@ -12,15 +12,12 @@ from lpes_evo.config import SearchSettings, settings_hash
 from lpes_evo.execution import Evaluator
 from lpes_evo.operators import CurveSpace
 from lpes_evo.problems import BrachistochroneProblem, Problem, TargetCurveProblem
-from lpes_evo.runs import JobFacts, describe, search_problem
+from lpes_evo.runs import UNITS, JobFacts, describe, search_problem
 from lpes_evo.workers import Pool
-
-UNITS = {"log_probability": "nats per token", "accuracy": "share of right answers"}
-"""The unit of the fitness by the metric of a task."""
 
 _N_LAYERS = 32
 # The smallest scale of the default space; every target lies inside that space.
-_LEAST = 0.5
+_SMALLEST_SCALE = 0.5
 
 
 class Arena(ABC):
@@ -42,12 +39,12 @@ class Arena(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return the values that two journals of this arena share, as `json` can write them."""
+        """Return what must agree for a journal to be resumed in this arena, as `json` can write it."""
 
 
 @dataclass(frozen=True)
 class AnalyticArena(Arena):
-    """A problem without a model, which is another one for each seed.
+    """A problem without a model, a different one for each seed.
 
     Attributes:
         name: ``target``, ``rough`` or ``brachistochrone``.
@@ -86,8 +83,8 @@ def _target(seed: int, n_layers: int, *, is_rough: bool) -> npt.NDArray[np.float
     target = rng.uniform(0.9, 1.2) + bend * np.exp(-(((depth - centre) / width) ** 2))
 
     if is_rough:
-        apart = rng.choice(n_layers, 3, replace=False)
-        target[apart] = np.maximum(target[apart] - rng.uniform(0.15, 0.35, 3), _LEAST)
+        outliers = rng.choice(n_layers, 3, replace=False)
+        target[outliers] = np.maximum(target[outliers] - rng.uniform(0.15, 0.35, 3), _SMALLEST_SCALE)
     return np.asarray(target, dtype=np.float64)
 
 
@@ -110,7 +107,7 @@ MODEL = "model"
 
 
 class ModelArena(Arena):
-    """A model under a task, with the examples of the configuration for every seed.
+    """A model under a task, with the same examples for every seed.
 
     Args:
         pool: A pool whose workers hold the job of a run.
@@ -130,6 +127,7 @@ class ModelArena(Arena):
 
     def evaluator(self, space: CurveSpace, settings: SearchSettings, seed: int) -> Evaluator:  # noqa: ARG002
         """Return the evaluator of a run."""
+        # A steady-state search proposes one candidate at a time, so that none shares a pass.
         n_candidates = (
             None if settings.algorithm == "steady-state" else self.job.config.task.candidates_per_pass
         )

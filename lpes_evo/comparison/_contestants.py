@@ -46,7 +46,7 @@ class Contestant:
             n_evaluations: Number of evaluations, rounded up to the end of a generation.
 
         Raises:
-            ConfigError: Fewer evaluations than a first population.
+            ConfigError: There are fewer evaluations than a first population has.
         """
         if n_evaluations < settings.population_size:
             raise ConfigError(
@@ -108,7 +108,7 @@ CONTESTANTS = {
         Contestant("free-ga", "GA on free scales", space_of=CurveSpace.free),
     )
 }
-"""The optimisers that ``lpes-evo compare`` knows, by name."""
+"""The contestants of ``lpes-evo compare`` by name."""
 
 
 def ablations(space: CurveSpace) -> dict[str, Contestant]:
@@ -119,8 +119,8 @@ def ablations(space: CurveSpace) -> dict[str, Contestant]:
 
     Returns:
         ``default`` first, then 2 to 8 control points of each kind of curve, amplitude bounds as shares of the range of
-        scales, and x that are free or even. A variant that is the same space as an earlier one is left out: a cubic
-        spline of up to 4 points is the Bezier curve, as are linear pieces of 2.
+        scales, and x that are free or even. Kinds that draw the same curves are tried once: a cubic spline of up to 4
+        points is the Bezier curve, as are linear pieces of 2. A variant that equals an earlier space is left out too.
     """
     variants: dict[str, CurveSpace] = {"default": space}
     for n_points in range(2, 9):
@@ -139,7 +139,7 @@ def ablations(space: CurveSpace) -> dict[str, Contestant]:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """Function that gives one space for every space of an arena."""
+    """Function that returns one space, whatever the space of the arena."""
 
     space: CurveSpace
 

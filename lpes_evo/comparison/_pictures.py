@@ -55,9 +55,9 @@ def plot_searches(
     for number, (name, searches) in enumerate(traces.items()):
         best = band(searches, [trace.best for trace in searches], against)
         _draw(axes, best, number, name)
-        known = best.mean[np.isfinite(best.mean)]
 
-        # With the first constant curves in the range of the axis, all the rest would look like one line.
+        # The first quarter is left out: the first constant curves would stretch the axis until all lines look alike.
+        known = best.mean[np.isfinite(best.mean)]
         lowest.append(known[len(known) // 4 :].min())
         highest.append(best.high[-1])
         if population_size is not None:
@@ -68,7 +68,7 @@ def plot_searches(
     if np.isfinite(reach) and reach > 0:
         axes.set_ylim(min(lowest) - 0.25 * reach, max(highest) + 0.1 * reach)
     figure.legend(frameon=False, fontsize=8, loc="outside right upper")
-    axes.set_title(_seeds(traces, title), fontsize=9)
+    axes.set_title(_title(traces, title), fontsize=9)
     return figure
 
 
@@ -96,7 +96,7 @@ def plot_diversity(
         _draw(axes, band(searches, series), number, name)
     axes.set_ylim(bottom=0)
     figure.legend(frameon=False, fontsize=8, loc="outside right upper")
-    axes.set_title(_seeds(traces, f"the best {population_size} evaluations so far"), fontsize=9)
+    axes.set_title(_title(traces, f"the best {population_size} evaluations so far"), fontsize=9)
     return figure
 
 
@@ -105,7 +105,7 @@ def plot_tried_points(traces: Sequence[Trace], title: str = "") -> "Figure":
 
     Args:
         traces: The searches, for example one for each seed.
-        title: Text before the number of seeds.
+        title: Text before the number of searches.
 
     Returns:
         The figure.
@@ -179,14 +179,15 @@ def plot_standings(
 
 
 def _draw(axes: "Axes", line: Band, number: int, label: str) -> None:
-    """Draw a line and its interval in the style of a number."""
+    """Draw a line and its interval in the style of contestant ``number``."""
     color = _COLORS[number % len(_COLORS)]
+    # Once the colours repeat, the dashes are others.
     dashes = _DASHES[(number + 2 * (number // len(_COLORS))) % len(_DASHES)]
     axes.plot(line.x, line.mean, dashes, color=color, label=label)
     axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
 
 
-def _seeds(traces: Mapping[str, Sequence[Trace]], title: str | None) -> str:
+def _title(traces: Mapping[str, Sequence[Trace]], title: str | None) -> str:
     """Return the title of a picture with the number of seeds."""
     counts = sorted({len(searches) for searches in traces.values()})
     n = " or ".join(str(count) for count in counts)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lpes_evo.comparison._arenas import UNITS
 from lpes_evo.comparison._pictures import plot_diversity, plot_searches, plot_tried_points
 from lpes_evo.comparison._traces import Axis, Trace, read_trace
 from lpes_evo.errors import ConfigError, CurveError, JournalError
 from lpes_evo.operators import CurveSpace
 from lpes_evo.reporting import save_pictures
-from lpes_evo.runs import RunFolder
+from lpes_evo.runs import UNITS, RunFolder
 
 
 @dataclass(frozen=True)

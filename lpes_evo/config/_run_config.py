@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 NINE_POSITIONS = tuple(index / 8 for index in range(9))
+"""Gold positions of the measurement on held-out examples."""
 
 
 class ModelSettings(Settings):
@@ -71,8 +72,8 @@ class TaskSettings(Settings):
             of greedy decoding; or ``score``, the metric of the task itself on what the model generates.
         chat_template: Whether the tokenizer's chat template is used where it has one.
         over_length: ``error`` refuses an example that is longer than the window of the model, ``skip`` leaves the
-            example out and counts it, ``cut`` takes the middle out of its document, and leaves it out where that is
-            not enough.
+            example out and counts it, ``cut`` takes the middle out of its document, and leaves the example out where
+            that is not enough.
         batch_tokens: Tokens of one forward pass, padding included; ``None`` for a number that suits the device.
         candidates_per_pass: Candidates of a generation that share a forward pass, each under its own curve; ``None``
             for as many as fit into ``batch_tokens``.
@@ -221,7 +222,14 @@ class StartCurve(Settings):
             CurveError: The control points draw no curve.
             ScalesError: One of the depths is 1 and the other is not.
         """
-        given = Scales("", tuple(self.values().tolist()), self.control_points, "", (), self.curve)
+        given = Scales(
+            model="",
+            scales=tuple(self.values().tolist()),
+            control_points=self.control_points,
+            task="",
+            fitness=(),
+            curve=self.curve,
+        )
         wanted = np.array(given.at_depth(space.n_layers).scales)
 
         genome = space.fit(wanted)
@@ -325,7 +333,7 @@ def load_config(
         _check_unchanged(file, given)
         _merge(values, given)
 
-    # One by one: a task that is named after options of another one does not keep them.
+    # Overrides are applied one at a time: one that renames the task drops the options of the task before it.
     for key, value in (overrides or {}).items():
         _merge(values, nested({key: value}))
     return RunConfig(**values)
@@ -372,7 +380,7 @@ def _check_unchanged(file: Path, values: dict[str, Any]) -> None:
     if recorded is None:
         return
 
-    # A version with other defaults still finds the values as they were written.
+    # The values as they were written are compared too, since a later version may fill in other defaults.
     if recorded in (settings_hash(settings_from(file, RunConfig, values)), hash_values(values)):
         return
 

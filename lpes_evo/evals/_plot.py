@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# More lines than these in one panel cannot be told apart; each arm then has a panel of its own.
+# More lines than these in one panel cannot be told apart.
 _MOST_TOGETHER = 5
 _SHIFT = 0.006
+"""Distance of the points of two arms at one position, in positions."""
 
 
 def plot_task_positions(task: TaskResult) -> "Figure":
     """Draw the score by gold position with 95 % intervals, one line for each arm.
 
-    Up to five arms share a panel. Of more arms each has a panel of its own, beside the untouched model.
+    Up to five arms share a panel. With more, each arm shares a panel with the untouched model.
 
     Args:
         task: The result of a task with positions.
@@ -54,7 +55,7 @@ def plot_task_positions(task: TaskResult) -> "Figure":
 
 def _draw(axes: "Axes", task: TaskResult, names: Sequence[str], styles: dict[str, tuple[str, str]]) -> None:
     """Draw the lines of some arms into one panel, a little beside each other."""
-    for shift, name in enumerate(names):
+    for number, name in enumerate(names):
         arm = task.arms[name]
         color, marker = styles[name]
         label = STYLES[name][0] if name in STYLES else name
@@ -62,7 +63,7 @@ def _draw(axes: "Axes", task: TaskResult, names: Sequence[str], styles: dict[str
         score = np.array([row.score for row in arm.positions])
         reach = [score - [row.low for row in arm.positions], [row.high for row in arm.positions] - score]
         axes.errorbar(
-            np.array([row.position for row in arm.positions]) + (shift - (len(names) - 1) / 2) * _SHIFT,
+            np.array([row.position for row in arm.positions]) + (number - (len(names) - 1) / 2) * _SHIFT,
             score,
             yerr=np.clip(reach, 0, None),
             color=color,
@@ -73,6 +74,6 @@ def _draw(axes: "Axes", task: TaskResult, names: Sequence[str], styles: dict[str
 
 
 def _counts(arms: Iterable[ArmResult]) -> str:
-    """Return the number of examples behind a point, or the range of it."""
+    """Return the numbers of examples behind the points, as one number or as their range."""
     counts = [row.n for arm in arms for row in arm.positions]
     return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"

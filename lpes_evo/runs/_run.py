@@ -27,11 +27,12 @@ from lpes_evo.search import Search, find_algorithm
 from lpes_evo.storage import Journal, provenance, write_atomic
 from lpes_evo.workers import Pool, make_pool
 
-_UNITS = {
-    "log_probability": "nats per token of the answer",
+UNITS = {
+    "log_probability": "nats per token",
     "accuracy": "share of right answers",
     "score": "score of the task",
 }
+"""Unit of the fitness by the metric of a run."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
         scales = _scales(job, search)
         scales.save(folder.scales)
         write_atomic(folder.history, history_table(search))
-        _draw_search(search, folder, _UNITS[job.config.task.metric])
+        _draw_search(search, folder, UNITS[job.config.task.metric])
 
         with Journal(
             folder.report_journal,

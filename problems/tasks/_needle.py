@@ -17,10 +17,10 @@ class NeedleTask(RetrievalTask):
 
     The prompt holds one sentence for every key, ``The magic number for KEY is DIGITS.``, between
     repetitions of the same filler, after the multi-key needle of RULER (https://arxiv.org/abs/2404.06654). The
-    model's turn is begun with the same words, ``The magic number for KEY is``, and the digits are the
-    answer, so that a forward pass over prompt and answer measures retrieval and not the form of a reply. The
-    examples at different positions ask different questions about the same texts, so that a text is forwarded
-    once for all of them; examples at one position are independent draws.
+    model's turn begins with the same words, ``The magic number for KEY is``. So the digits are the answer, and a
+    forward pass over prompt and answer measures retrieval and not the form of a reply. The examples at different
+    positions ask different questions about the same texts, so that a text is forwarded once for all of them; examples
+    at one position are independent draws.
 
     Args:
         n_keys: Needles in the text, each with its own key and number.
@@ -84,15 +84,15 @@ class NeedleTask(RetrievalTask):
         """
         places, n_each, seed = check_draw(request)
         made = []
-        n_askings = [0] * self._n_keys
+        n_positions_at_slot = [0] * self._n_keys
         for place in places:
             slot = slot_of(place, self._n_keys)
             for number in range(n_each):
-                # Two positions can mean one slot; the second asks about other texts, so that no example occurs twice.
-                text = f"needle/{request.drawn_split}/{seed}/{number}/{n_askings[slot]}"
+                # Two positions can fall on one slot. The second draws new texts, so that no question is asked twice.
+                text = f"needle/{request.drawn_split}/{seed}/{number}/{n_positions_at_slot[slot]}"
                 wording = self._wordings[number % len(self._wordings)]
                 made.append(self._example(text, place, slot, wording))
-            n_askings[slot] += 1
+            n_positions_at_slot[slot] += 1
         return made
 
     def _example(self, text: str, position: float, slot: int, wording: Wording) -> Example:
