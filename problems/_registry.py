@@ -258,7 +258,7 @@ class _RegisteredTasks:
 _TASKS: dict[str, _OwnTasks | _RegisteredTasks] = {
     "kv": _OwnTasks(KeyValueTask, "n_pairs", flags=("drawn",)),
     "leval": _OwnTasks(LEvalTask, flags=("length", "hub"), variants=LEVAL_TASKS),
-    "mdqa": _OwnTasks(MdqaTask, "n_documents", flags=("built",)),
+    "mdqa": _OwnTasks(MdqaTask, "n_documents", flags=("built", "bm25")),
     "needle": _OwnTasks(
         NeedleTask,
         "n_keys",

@@ -2,13 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._checks import check_count
-from lpes_evo.problems._data import DataRecord, choose, find_file, find_files, read_records
+from lpes_evo.problems._data import DataRecord, choose, find_file, find_files, optional_module, read_records
 from lpes_evo.problems._draws import Draws
 from lpes_evo.problems._example import Example
 from lpes_evo.problems._splits import divide
@@ -56,24 +56,32 @@ class MdqaTask(Task):
     documents, and shows the first of its distractors; the gold document is moved to each position that is asked
     for, and the documents are numbered in the order shown. Without such a file, or with ``built``, distractors are
     gold passages of other questions of ``nq-open-oracle.jsonl.gz``, drawn with the seed; none contains an accepted
-    answer. Built distractors are about other topics, so that they are easier to tell apart than retrieved ones.
+    answer. Built distractors are about other topics, so that they are easier to tell apart than retrieved ones. With
+    ``bm25`` they are those that BM25 (Okapi, k1 = 1.5, b = 0.75) ranks highest for the question, best first, so that
+    they share words with it. In a search, each split takes distractors from its own questions.
 
     Args:
         n_documents: Documents in the prompt.
         built: Whether to build the set from ``nq-open-oracle`` even where a file with distractors is there.
+        bm25: Whether to take the distractors that BM25 ranks highest instead of random ones; with ``built`` alone.
 
     Raises:
-        TaskError: ``n_documents`` is not an integer of at least 2.
+        TaskError: ``n_documents`` is not an integer of at least 2, or ``bm25`` comes without ``built``.
     """
 
     metric = "best-subspan exact match"
     teacher_forcing = True
     splits_sources = True
 
-    def __init__(self, n_documents: int = 20, *, built: bool = False) -> None:
+    def __init__(self, n_documents: int = 20, *, built: bool = False, bm25: bool = False) -> None:
         self._n_documents = check_count("the number of documents of mdqa", n_documents, least=2, most=10_000)
-        self._built = built
-        self.name = f"mdqa:{self._n_documents}" + ("+built" if built else "")
+        if bm25 and not built:
+            raise TaskError(
+                "Expected +bm25 with +built, since a file with distractors has its own, but got mdqa with +bm25 alone. "
+                "Ask for mdqa:10+built+bm25."
+            )
+        self._built, self._bm25 = built, bm25
+        self.name = f"mdqa:{self._n_documents}" + ("+built" if built else "") + ("+bm25" if bm25 else "")
 
     def examples(self, request: DataRequest) -> list[Example]:
         """Read or build the examples, see `Task.examples`.
@@ -103,7 +111,16 @@ class MdqaTask(Task):
         chosen = choose(questions, request.limit, seed, "mdqa")
 
         if oracle:
-            shown = [self._drawn(question, questions, seed) for question in chosen]
+            ranked = _ranking(questions) if self._bm25 else None
+            shown = [
+                self._built_from(
+                    question,
+                    ranked(question)
+                    if ranked
+                    else _shuffled(questions, Draws("mdqa distractors", seed, question.text)),
+                )
+                for question in chosen
+            ]
         else:
             shown = [self._stored(question) for question in chosen]
 
@@ -151,8 +168,8 @@ class MdqaTask(Task):
             )
         return others
 
-    def _drawn(self, question: _Question, pool: Sequence[_Question], seed: int) -> list[Document]:
-        """Return gold passages of other questions, none of which contains an accepted answer.
+    def _built_from(self, question: _Question, pool: Iterable[_Question]) -> list[Document]:
+        """Return the first gold passages of other questions that contain no accepted answer.
 
         Raises:
             TaskError: There are too few.
@@ -160,7 +177,7 @@ class MdqaTask(Task):
         wanted = [answer for answer in map(plain_answer, question.answers) if answer]
 
         taken: dict[str, Document] = {question.gold.text: question.gold}
-        for other in _shuffled(pool, Draws("mdqa distractors", seed, question.text)):
+        for other in pool:
             passage = plain_answer(f"{other.gold.title} {other.gold.text}")
             if not any(answer in passage for answer in wanted):
                 taken.setdefault(other.gold.text, other.gold)
@@ -180,6 +197,23 @@ def _shuffled(items: Sequence[_Question], draws: Draws) -> Iterator[_Question]:
         other = index + draws.below(len(pool) - index)
         pool[index], pool[other] = pool[other], pool[index]
         yield pool[index]
+
+
+def _ranking(pool: Sequence[_Question]) -> Callable[[_Question], Iterator[_Question]]:
+    """Return a function that gives questions by how BM25 ranks their gold passages for a question, best first.
+
+    Raises:
+        TaskError: The package that does it is not installed.
+    """
+    bm25 = optional_module("rank_bm25", "rank passages")
+    index = bm25.BM25Okapi([plain_answer(f"{other.gold.title} {other.gold.text}").split() for other in pool])
+
+    def ranked(question: _Question) -> Iterator[_Question]:
+        scores = index.get_scores(plain_answer(question.text).split())
+        # Rounded, the order depends on no last digit of a platform; equal scores keep the order of the file.
+        return (pool[number] for number in sorted(range(len(pool)), key=lambda n: (-round(scores[n], 6), n)))
+
+    return ranked
 
 
 def _question(record: DataRecord) -> _Question:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 
 import pytest
 
@@ -135,6 +136,62 @@ def test_a_malformed_question_is_named_with_its_line(tmp_path, change, match):
     write(tmp_path / "nq-open-oracle.jsonl", [question(0), question(1) | change, question(2)])
     with pytest.raises(TaskError, match=match):
         MdqaTask(2).examples(DataRequest(folder=tmp_path))
+
+
+def test_distractors_of_bm25_share_words_with_the_question_and_none_has_an_answer(tmp_path):
+    pytest.importorskip("rank_bm25", reason="the extra [eval] is not installed")
+    rows = [question(number) for number in range(12)]
+    texts = {
+        3: "The mayor of the old town 0 is unknown.",
+        5: "Who is mayor of a town? Name0x is mayor of town 0.",
+        8: "Town records.",
+    }
+    for number, text in texts.items():
+        rows[number]["ctxs"][0] |= {"title": "Page", "text": text}
+    for number in set(range(1, 12)) - set(texts):
+        rows[number]["ctxs"][0] |= {"title": "Fish", "text": f"Salmon {number} swim."}
+    write(tmp_path / "nq-open-oracle.jsonl", rows)
+
+    task = MdqaTask(3, built=True, bm25=True)
+    assert task.name == "mdqa:3+built+bm25"
+    made = task.examples(DataRequest(folder=tmp_path, positions=(1.0,)))
+    lines = made[0].prompt.split("\n")
+    assert lines[2] == f"Document [1](Title: Page) {texts[3]}"
+    assert lines[3] == f"Document [2](Title: Page) {texts[8]}"
+    other_seed = task.examples(DataRequest(folder=tmp_path, positions=(1.0,), seed=1))
+    assert [example.prompt for example in other_seed] == [example.prompt for example in made]
+
+
+def test_bm25_without_built_distractors_is_refused():
+    with pytest.raises(TaskError, match=r"Expected \+bm25 with \+built"):
+        MdqaTask(3, bm25=True)
+
+
+def test_bm25_that_is_not_installed_is_one_line(oracle, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rank_bm25", None)
+    with pytest.raises(
+        TaskError, match="Expected the package rank_bm25 to rank passages, but it is not installed"
+    ):
+        MdqaTask(3, built=True, bm25=True).examples(DataRequest(folder=oracle))
+
+
+def test_real_distractors_of_bm25_share_more_words_with_the_question_than_random_ones(real_data):
+    pytest.importorskip("rank_bm25", reason="the extra [eval] is not installed")
+    shared = []
+    for bm25 in (False, True):
+        made = MdqaTask(5, built=True, bm25=bm25).examples(
+            DataRequest(folder=real_data, positions=(0.0,), limit=40)
+        )
+        counts = []
+        for example in made:
+            rest = metrics.normalize_answer(example.prompt[example.gold[1] : example.cut[1]])
+            answers = [metrics.normalize_answer(answer) for answer in example.answers]
+            assert not any(answer and answer in rest for answer in answers), example.id
+            counts.append(
+                len(set(metrics.normalize_answer(example.details["question"]).split()) & set(rest.split()))
+            )
+        shared.append(sum(counts))
+    assert shared[1] > 1.3 * shared[0]
 
 
 def test_a_wrong_number_of_documents_and_missing_files_are_one_line(tmp_path):
