@@ -267,7 +267,9 @@ _TASKS: dict[str, _OwnTasks | _RegisteredTasks] = {
     ),
     "passkey": _OwnTasks(PasskeyTask, "n_filler"),
     "perplexity": _OwnTasks(PerplexityTask, "n_words"),
-    "qa": _OwnTasks(QaTask, numbers={"documents": "n_documents"}, texts=("template", "metric"), file="file"),
+    "qa": _OwnTasks(
+        QaTask, numbers={"documents": "n_documents"}, texts=("template", "passage", "metric"), file="file"
+    ),
     "recall": _OwnTasks(RecallTask, "n_pairs"),
     "zeroscrolls": _OwnTasks(ZeroScrollsTask, flags=("test", "hub"), variants=tuple(ZEROSCROLLS_TASKS)),
 }

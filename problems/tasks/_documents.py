@@ -1,6 +1,6 @@
 """Documents of a prompt: the needed ones are moved to a position among the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -53,11 +53,26 @@ class Arranged:
     n_documents: int
 
 
-def arrange(golds: Sequence[Document], others: Sequence[Document], position: float) -> Arranged:
-    """Move the gold documents, side by side, to a position from 0 to 1 among the others, which keep their order."""
+def arrange(
+    golds: Sequence[Document],
+    others: Sequence[Document],
+    position: float,
+    show: Callable[[Document, int], str] = Document.numbered,
+) -> Arranged:
+    """Move the gold documents, side by side, to a position among the others, which keep their order.
+
+    Args:
+        golds: The gold documents.
+        others: The other documents.
+        position: The place, from 0 to 1.
+        show: Gives the text of a document with a number.
+
+    Returns:
+        The documents.
+    """
     slot = slot_of(position, len(others) + 1)
     documents = [*others[:slot], *golds, *others[slot:]]
-    lines = [document.numbered(number) for number, document in enumerate(documents, start=1)]
+    lines = [show(document, number) for number, document in enumerate(documents, start=1)]
 
     start = sum(len(line) + 1 for line in lines[:slot])
     end = start + len("\n".join(lines[slot : slot + len(golds)]))

@@ -4,7 +4,7 @@ import hashlib
 import json
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from lpes_evo.problems.metrics import best_subspan_match, normalize_answer, toke
 from lpes_evo.problems.tasks._documents import HEAD, Document, arrange, warn_of_empty_answers
 
 _TEMPLATE = HEAD + "{documents}\n\nQuestion: {question}\nAnswer:"
-_PLACEHOLDERS = ("documents", "question")
 # Malformed rows that one message names.
 _MOST_NAMED = 5
 
@@ -71,6 +70,85 @@ class _Row:
         return (gold, self.text) if gold else (self.text,)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """A text with places for values.
+
+    Attributes:
+        parts: Texts, and names of places, which are marked.
+    """
+
+    parts: tuple[tuple[str, bool], ...]
+
+    @classmethod
+    def of(
+        cls, path: str | Path | None, *, needed: tuple[str, ...], others: tuple[str, ...] = ()
+    ) -> "_Form | None":
+        """Read a form from a file.
+
+        Args:
+            path: The file; ``None`` for none.
+            needed: Places that it has once each.
+            others: Places that it has at most once each.
+
+        Returns:
+            The form, or ``None`` without a file.
+
+        Raises:
+            TaskError: The file cannot be read, a brace stands alone, or the places are others.
+        """
+        if path is None:
+            return None
+        expected = f"Expected {path} to hold {' and '.join(f'{{{name}}}' for name in needed)} once each"
+        expected += f" and at most {', '.join(f'{{{name}}}' for name in others)}" if others else ""
+        remedy = "Double a brace that is to be shown."
+
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            raise TaskError(
+                f"Expected {path} to be a text in UTF-8, but reading it failed: {error}."
+            ) from error
+        try:
+            parsed = list(string.Formatter().parse(text))
+        except ValueError as error:
+            raise TaskError(f"{expected}, but it is no template: {error}. {remedy}") from error
+
+        known = (*needed, *others)
+        for _, name, form, conversion in parsed:
+            if name is not None and (form or conversion or name not in known):
+                raise TaskError(
+                    f"{expected}, but it holds {{{name:.40}}} with other names or marks. {remedy}"
+                )
+        names = [name for _, name, _, _ in parsed if name is not None]
+        if len(set(names)) < len(names) or not set(needed) <= set(names):
+            raise TaskError(
+                f"{expected}, but it holds {', '.join(f'{{{name}}}' for name in names) or 'none'}."
+            )
+        return cls.parsed(text)
+
+    @classmethod
+    def parsed(cls, text: str) -> "_Form":
+        """Return the form of a text whose places are known."""
+        parts: list[tuple[str, bool]] = []
+        for part, name, _, _ in string.Formatter().parse(text):
+            parts += [(part, False)] if part else []
+            parts += [(name, True)] if name is not None else []
+        return cls(tuple(parts))
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the text with a value in each place."""
+        return "".join(values[part] if is_name else part for part, is_name in self.parts)
+
+    def start(self, name: str, values: Mapping[str, str]) -> int:
+        """Return where the value of a place starts, in characters of the filled text."""
+        return len(_Form(self.parts[: self.parts.index((name, True))]).filled(values))
+
+    def document(self, document: Document, number: int) -> str:
+        """Return the text of a document."""
+        return self.filled({"text": document.text, "title": document.title, "number": str(number)})
+
+
 class QaTask(Task):
     """Question answering over the rows of a user's file.
 
@@ -85,6 +163,8 @@ class QaTask(Task):
         n_documents: Most documents shown: the gold ones, then the first others. ``None`` for all.
         template: A text file with the prompt, in which ``{documents}`` and ``{question}`` stand once each; doubled
             braces give one. ``None`` for the prompt of Lost in the Middle.
+        passage: A text file with one document, in which ``{text}`` stands once, and ``{number}`` and ``{title}`` at
+            most once each; a title that is missing is empty. ``None`` for the form of Lost in the Middle.
         metric: ``subspan`` (best-subspan exact match), ``f1`` or ``exact``, each of the first line of the output.
 
     Raises:
@@ -100,6 +180,7 @@ class QaTask(Task):
         *,
         n_documents: int | None = None,
         template: str | Path | None = None,
+        passage: str | Path | None = None,
         metric: str = "subspan",
     ) -> None:
         if metric not in _METRICS:
@@ -111,14 +192,16 @@ class QaTask(Task):
 
         self._file = Path(file)
         self._n_documents = n_documents
-        self._template = None if template is None else str(template)
-        self._parts = _parts(_TEMPLATE if template is None else _read(Path(template)), self._template)
+        self._has_forms = template is not None or passage is not None
+        self._prompt = _Form.of(template, needed=("documents", "question")) or _Form.parsed(_TEMPLATE)
+        self._passage = _Form.of(passage, needed=("text",), others=("number", "title"))
         self.metric, self._score = _METRICS[metric]
         self.teacher_forcing = metric == "subspan"
 
         options = {
             "documents": n_documents,
-            "template": self._template,
+            "template": template,
+            "passage": passage,
             "metric": None if metric == "subspan" else metric,
         }
         written = "".join(f"+{key}={value}" for key, value in options.items() if value is not None)
@@ -211,10 +294,10 @@ class QaTask(Task):
             TaskError: There is one.
         """
         most = max(len(row.golds) + len(row.others) for row in rows)
-        if not most and (self._n_documents is not None or self._template is not None):
+        if not most and (self._n_documents is not None or self._has_forms):
             raise TaskError(
                 f"Expected documents in {self._file} for the options of {self.name}, but its rows have whole prompts. "
-                "Leave +documents and +template out."
+                "Leave +documents, +template and +passage out."
             )
         if self._n_documents is not None and most <= self._n_documents:
             raise TaskError(
@@ -232,16 +315,14 @@ class QaTask(Task):
     def _example(self, row: _Row, position: float) -> Example:
         """Return the example of a row with its gold documents at a position."""
         n_others = None if self._n_documents is None else self._n_documents - len(row.golds)
-        arranged = arrange(row.golds, row.others[:n_others], position)
-        texts = [
-            {"documents": arranged.text, "question": row.text}[part] if is_name else part
-            for part, is_name in self._parts
-        ]
+        show = Document.numbered if self._passage is None else self._passage.document
+        arranged = arrange(row.golds, row.others[:n_others], position, show)
+        values = {"documents": arranged.text, "question": row.text}
 
-        start = sum(len(text) for text in texts[: self._parts.index(("documents", True))])
+        start = self._prompt.start("documents", values)
         return Example(
             id=f"qa/{row.key}/{position!r}",
-            prompt="".join(texts),
+            prompt=self._prompt.filled(values),
             answers=row.answers,
             position=position,
             source=row.source,
@@ -254,52 +335,6 @@ class QaTask(Task):
                 "gold_document": arranged.first,
             },
         )
-
-
-def _read(path: Path) -> str:
-    """Return the text of a template, without the end of its last line.
-
-    Raises:
-        TaskError: The file cannot be read, or is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        raise TaskError(
-            f"Expected {path} to be a template in UTF-8, but reading it failed: {error}."
-        ) from error
-
-
-def _parts(template: str, place: str | None) -> list[tuple[str, bool]]:
-    """Return the parts of a template: texts, and names of placeholders, which are marked.
-
-    Raises:
-        TaskError: A brace stands alone, or the placeholders are not the known ones, each once and bare.
-    """
-    expected = f"Expected {place} to hold {{documents}} and {{question}} once each"
-    try:
-        parsed = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise TaskError(
-            f"{expected}, but it is no template: {error}. Double a brace that is to be shown."
-        ) from error
-
-    parts: list[tuple[str, bool]] = []
-    for text, name, form, conversion in parsed:
-        parts += [(text, False)] if text else []
-        if name is not None:
-            if form or conversion or name not in _PLACEHOLDERS:
-                raise TaskError(
-                    f"{expected}, but it holds {{{name:.40}}}. Double a brace that is to be shown."
-                )
-            parts.append((name, True))
-
-    names = [name for name, is_name in parts if is_name]
-    if sorted(names) != sorted(_PLACEHOLDERS):
-        raise TaskError(
-            f"{expected}, but it holds {', '.join(f'{{{name}}}' for name in names) or 'neither'}."
-        )
-    return parts
 
 
 def _row(record: DataRecord) -> _Row:
