@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lpes_evo.errors import TaskError
 from lpes_evo.evals import score_predictions
 from lpes_evo.problems import DataRequest, make_task, task_names
 
@@ -42,12 +43,19 @@ def test_the_example_task_runs_as_written(box_task, tmp_path):
 
 
 def test_the_table_names_every_task_and_each_of_its_options_is_known():
-    rows = re.findall(r"^\| `([a-z]+)(?::NAME)?` \|[^|]*\|([^|]*)\|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z]+)(?::NAME|:FILE)?` \|[^|]*\|([^|]*)\|", PAGE, re.MULTILINE)
     variants = {family: variant for family, _, variant in (name.partition(":") for name in task_names())}
     assert {name for name, _ in rows} == set(variants)
+    (own,) = [options for name, options in rows if name == "qa"]
+    for option in re.findall(r"`\+([a-z]+)=", own):
+        with pytest.raises(TaskError, match=f"\\+{option}"):
+            make_task(f"qa:log.jsonl+{option}")
+
     for name, options in rows:
+        if name == "qa":
+            continue
         variant = variants[name]
         for option in re.findall(r"`(\+[a-z]+(?:=N)?)`", options):
             spec = name + (f":{'news_summ' if name == 'leval' else variant}" if variant else "")
-            task = make_task(spec + option.replace("N", "3"))
+            task = make_task(spec + ("+built" if option == "+bm25" else "") + option.replace("N", "3"))
             assert option.partition("=")[0] in task.name
