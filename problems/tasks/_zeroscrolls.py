@@ -173,7 +173,7 @@ class ZeroScrollsTask(Task):
             request,
             self.name,
             source=lambda example: example.source,
-            texts=lambda example: (example.prompt[slice(*example.cut)],),
+            texts=lambda example: (example.prompt[slice(*(example.cut or (None,)))],),
         )
         return choose(made, request.limit, request.seed, self.name)
 
