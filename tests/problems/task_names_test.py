@@ -80,7 +80,7 @@ def test_every_listed_name_makes_a_task_with_a_metric():
         ("xyzzy", "but got 'xyzzy'.$"),
         ("", "name of a task such as kv"),
         ("mdqa:many", "Expected mdqa:NUMBER in the task 'mdqa:many', but got 'many'"),
-        ("mdqa:20+bilt", r"among \+built, but got \+bilt"),
+        ("mdqa:20+bilt", r"among \+built, \+bm25, but got \+bilt"),
         ("mdqa+built=2", r"\+built without a value"),
         ("needle+filler", r"\+filler=NUMBER"),
         ("needle+filler=", r"options such as \+length"),
