@@ -1,4 +1,4 @@
-from ._aggregate import aggregate as aggregate, group_of as group_of
+from ._aggregate import SETS as SETS, aggregate as aggregate, group_of as group_of
 from ._checks import check_count as check_count, is_position as is_position
 from ._curves import (
     BrachistochroneProblem as BrachistochroneProblem,
@@ -35,6 +35,11 @@ from ._example import (
 from ._generate import Generated as Generated, end_ids as end_ids, generate_greedy as generate_greedy
 from ._gradient import answer_gradient as answer_gradient
 from ._masks import pack_masks as pack_masks
+from ._mixture import (
+    DEFAULT_TOLERANCE as DEFAULT_TOLERANCE,
+    Mixture as Mixture,
+    MixtureProblem as MixtureProblem,
+)
 from ._model_problem import ModelProblem as ModelProblem
 from ._pack import batches as batches, pack_rows as pack_rows
 from ._problem import Problem as Problem

@@ -33,6 +33,11 @@ class Problem(ABC):
     is_exact: bool = True
     gradient_cost: int = 3
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the problem defines a gradient."""
+        return type(self).gradient is not Problem.gradient
+
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """Material of each example, ``(n_examples,)``; examples of one source are not independent.

@@ -6,8 +6,6 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import numpy as np
-
 from lpes_evo.comparison._optimisers import Optimiser, Proposal
 from lpes_evo.comparison._unit_cube import UnitCube
 from lpes_evo.config import SearchSettings
@@ -32,7 +30,9 @@ class OptimiserAlgorithm(Algorithm):
     """Proposes the starting points of every search, then what an optimiser of the unit cube proposes.
 
     Each point of the cube becomes the feasible genome nearest to it. The optimiser learns the fitness batch by batch,
-    the starting points first. It has one objective.
+    the starting points first. It has one objective. Of a curve that breaks a guard it learns the least fitness of those
+    that keep all, minus the violation (Deb, "An efficient constraint handling method for genetic algorithms", Computer
+    Methods in Applied Mechanics and Engineering 186, 2000, eq. 4), so that such a curve is worse than all of them.
 
     Args:
         space: The curves.
@@ -59,7 +59,7 @@ class OptimiserAlgorithm(Algorithm):
         self._cube = UnitCube(space)
         self._optimiser = optimiser(self._cube.n_dimensions, seed)
         self._batch_size = optimiser.batch_size(self._cube.n_dimensions)
-        self._fitness: dict[bytes, float | None] = {}
+        self._standings: dict[bytes, tuple[float, float] | None] = {}
         # Proposals whose fitness the optimiser waits for, oldest first, with the keys of their curves.
         self._open: deque[tuple[Proposal, bytes]] = deque()
 
@@ -77,11 +77,24 @@ class OptimiserAlgorithm(Algorithm):
             yield Candidate(genome)
 
     def observe(self, request: Request, evaluation: Evaluation) -> None:
-        """Keep the fitness of a curve; ``None`` where it failed."""
+        """Keep violation and fitness of a curve; ``None`` where it failed."""
         if isinstance(request, GradientProbe):
             return
         (curve,) = curve_keys(self.space, [request.genome])
-        self._fitness[curve] = float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
+        self._standings[curve] = evaluation.standing if evaluation.status == "ok" else None
+
+    def _fitness(self, curve: bytes) -> float | None:
+        """Return what the optimiser is told of a curve by now; ``None`` where it failed or is not known."""
+        standing = self._standings.get(curve)
+        if standing is None:
+            return None
+        loss, fitness = standing
+        if not loss:
+            return fitness
+
+        known = [pair for pair in self._standings.values() if pair is not None]
+        keeping = [value for loss_of, value in known if not loss_of]
+        return min(keeping or [value for _, value in known]) + loss
 
     def _new_proposal(self, progress: Progress) -> tuple[Proposal, BezierGenome, bytes]:
         """Return a proposal with its genome and curve; after some whose curve is known, whatever comes last."""
@@ -89,7 +102,7 @@ class OptimiserAlgorithm(Algorithm):
             proposal, genome, curve = self._next_proposal()
             if curve not in progress.known:
                 return proposal, genome, curve
-            self._optimiser.dismiss(proposal, self._fitness.get(curve))
+            self._optimiser.dismiss(proposal, self._fitness(curve))
         return self._next_proposal()
 
     def _next_proposal(self) -> tuple[Proposal, BezierGenome, bytes]:
@@ -101,11 +114,11 @@ class OptimiserAlgorithm(Algorithm):
         """Hand what was observed to the optimiser: the starting points first, then whole batches."""
         if progress.n_candidates == self.n_first:
             points = self.starting_points
-            fitness = [self._fitness.get(curve) for curve in curve_keys(self.space, points)]
+            fitness = [self._fitness(curve) for curve in curve_keys(self.space, points)]
             self._optimiser.start([self._cube.vector(point) for point in points], fitness)
         if self._open:
             proposals, curves = zip(*self._open, strict=True)
-            self._optimiser.learn(proposals, [self._fitness.get(curve) for curve in curves])
+            self._optimiser.learn(proposals, [self._fitness(curve) for curve in curves])
             self._open.clear()
 
 

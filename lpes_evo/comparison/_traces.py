@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpes_evo.errors import ConfigError, JournalError
-from lpes_evo.execution import JOURNAL_FORMAT, SearchLine
+from lpes_evo.execution import JOURNAL_FORMAT, UNTOUCHED_KEY, SearchLine
 from lpes_evo.operators import CurveSpace
 from lpes_evo.search import GradientProbe
 from lpes_evo.statistics import column_limits
@@ -19,8 +19,12 @@ from lpes_evo.storage import read_journal
 
 FloatArray = npt.NDArray[np.float64]
 Axis = Literal["evaluations", "tokens", "seconds"]
-Kind = Literal["evaluation", "gradient", "repeated"]
-"""The kinds of lines of a journal; ``repeated`` is a failure that stopped a run, whose curve comes again."""
+Kind = Literal["evaluation", "gradient", "repeated", "untouched"]
+"""The kinds of lines of a journal.
+
+``repeated`` is a failure that stopped a run, whose curve comes again. ``untouched`` is the measurement of the untouched
+model, over which a mixture of tasks measures gains.
+"""
 
 _N_MARKS = 200
 # No search costs more; below this bound, sums and the ticks of a picture are exact.
@@ -33,7 +37,7 @@ class Trace:
 
     Attributes:
         name: A name, such as that of the file.
-        fitness: Mean of the fitness values, ``(n,)``; NaN where an evaluation failed or was raced out.
+        fitness: Mean of the fitness values, ``(n,)``; NaN where an evaluation failed, was raced out or broke a guard.
         tokens: Tokens forwarded up to each evaluation, this one included, ``(n,)``.
         seconds: Time of the workers up to each evaluation, this one included, ``(n,)``.
         points: Control points of each evaluation, ``(n, n_points, 2)``.
@@ -119,8 +123,8 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
         name: The name of the trace; that of the file when ``None``.
 
     Returns:
-        The trace, without evaluations that a later start tried again. A gradient is no evaluation, but its cost counts
-        for the next evaluation.
+        The trace, without evaluations that a later start tried again. A gradient and the measurement of the untouched
+        model are no evaluations, but their cost counts for the next evaluation.
 
     Raises:
         JournalError: The file cannot be read, is no journal of a search, or holds no evaluation.
@@ -138,10 +142,11 @@ def read_trace(path: Path, name: str | None = None) -> Trace:
                 f"Expected tokens and seconds of at most {_MOST_COST:g} in all, but {path} goes beyond under key "
                 f"{line.key!r:.60}. The journal was edited; restore it."
             )
-        if kind == "gradient":
+        if kind != "evaluation":
             continue
 
-        fitness.append(float(np.mean(line.values)) if line.status == "ok" else np.nan)
+        counts = line.status == "ok" and not line.violation
+        fitness.append(float(np.mean(line.values)) if counts else np.nan)
         tokens.append(n_tokens)
         seconds.append(n_seconds)
         points.append(line.control_points)
@@ -176,6 +181,8 @@ def read_steps(path: Path) -> Iterator[tuple[Kind, SearchLine]]:
             kind = "repeated"
         elif line.key.startswith(GradientProbe.KEY_PREFIX):
             kind = "gradient"
+        elif line.key == UNTOUCHED_KEY:
+            kind = "untouched"
         yield kind, line
 
 

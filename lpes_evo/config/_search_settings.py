@@ -1,7 +1,7 @@
 """SearchSettings: algorithm, sizes, probabilities and budget of a search."""
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,6 +20,8 @@ class SearchSettings(Settings):
             without generations. ``nsga2`` keeps the begin, middle and end sets as three objectives. ``random`` draws
             curves without learning from them. ``gradient`` climbs from the untouched model along gradients.
             ``FILE.py:CLASS`` names a class of your own, see `lpes_evo.search.Algorithm`.
+        nsga2_objectives: The objectives of ``nsga2``: the ``sets`` begin, middle and end, in a mixture over all of its
+            tasks; or the ``tasks`` of a mixture.
         aggregate: Function that makes one fitness value of the three sets: their ``mean`` or their ``min``; ``nsga2``
             keeps all three.
         population_size: Parents that survive each generation (mu), and size of the initial population.
@@ -55,7 +57,10 @@ class SearchSettings(Settings):
             yet and there are gradient mutations.
     """
 
+    ADDED: ClassVar[frozenset[str]] = frozenset({"nsga2_objectives"})
+
     algorithm: str = "ga"
+    nsga2_objectives: Literal["sets", "tasks"] = "sets"
     aggregate: Literal["mean", "min"] = "mean"
     population_size: int = Field(default=24, ge=2, strict=True)
     offspring_size: int = Field(default=16, ge=1, strict=True)
@@ -114,6 +119,15 @@ class SearchSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _objectives_fit(self) -> "SearchSettings":
+        if self.nsga2_objectives != "sets" and self.algorithm != "nsga2":
+            raise ValueError(
+                f"expected nsga2_objectives with the algorithm 'nsga2' alone, but got {self.nsga2_objectives!r} with "
+                f"{self.algorithm!r}"
+            )
+        return self
+
     @property
     def takes_gradients(self) -> bool:
         """Whether the search asks for gradients, so that scores must have some."""
@@ -125,9 +139,11 @@ class SearchSettings(Settings):
         return 1 if self.algorithm == "gradient" else self.offspring_size
 
     @property
-    def objectives(self) -> Literal["mean", "min", "groups"]:
-        """How scores become fitness values, in the terms of `lpes_evo.problems.aggregate`."""
-        return "groups" if self.algorithm == "nsga2" else self.aggregate
+    def objectives(self) -> Literal["mean", "min", "groups", "tasks"]:
+        """How scores become fitness values, in the terms of `lpes_evo.problems.aggregate`; or the mean of each task."""
+        if self.algorithm != "nsga2":
+            return self.aggregate
+        return "groups" if self.nsga2_objectives == "sets" else "tasks"
 
     @property
     def max_evaluations(self) -> int:

@@ -1,7 +1,8 @@
 """Execution of a search: evaluations on workers, and the loop that keeps them in a journal.
 
 - `Evaluator`, `ProblemFacts`: the evaluation of genomes on a pool
-- `drive`, `SearchLine`, `JOURNAL_FORMAT`: the loop and its journal
+- `FitnessRule`: from scores to fitness values and violations of guards
+- `drive`, `SearchLine`, `JOURNAL_FORMAT`, `UNTOUCHED_KEY`: the loop and its journal
 - `with_less_memory`: work in smaller batches where the memory does not suffice
 """
 

@@ -1,6 +1,5 @@
 """Evaluator: the scores of genomes on a pool of workers, block by block, with shared forward passes and races."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,21 +11,22 @@ import numpy.typing as npt
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError, CurveError
 from lpes_evo.execution._facts import ProblemFacts
+from lpes_evo.execution._fitness import FitnessRule
 from lpes_evo.execution._groups import Group, Member, Pass, Reference
 from lpes_evo.execution._scoring import WorkPlan, gradient_block, plan_work, score_block
 from lpes_evo.operators import BezierGenome, CurveSpace
-from lpes_evo.problems import Problem, aggregate
+from lpes_evo.problems import Problem
 from lpes_evo.search import (
     Algorithm,
     Evaluation,
     GradientProbe,
     example_blocks,
     find_algorithm,
-    is_worse,
 )
 from lpes_evo.workers import Completion, LocalPool, Pool, Usage
 
 _GROUPS_OF_A_GENERATION = 8
+_ROUNDING = 1e-9
 
 
 @dataclass
@@ -56,6 +56,10 @@ class Evaluator:
     A gradient is taken on a sample of the examples. Samples are dealt like blocks and take turns: after the last
     sample comes the first.
 
+    In a mixture of tasks, scores become gains over the untouched model, see `FitnessRule`. So the untouched model is
+    measured first, by `measure_untouched`, in passes of the same shape as those of all candidates, and `relate` takes
+    the scores. Guards are scored last, in blocks of their own: a candidate that was dropped costs nothing on them.
+
     Args:
         source: A problem, which is then scored in this process; or a pool whose workers hold a problem.
         space: The space that decodes genomes.
@@ -69,13 +73,15 @@ class Evaluator:
 
     Attributes:
         facts: Everything about the problem but its model.
+        rule: How scores become fitness values and violations.
         space: The space that decodes genomes.
         n_candidates: Candidates that share a forward pass.
         cost: The cost of all evaluations so far.
 
     Raises:
         ConfigError: ``n_candidates`` is not a positive number, or more than one where the algorithm shares no passes;
-            the problem has another number of layers than the space, or no gradient where the search takes some.
+            the problem has another number of layers than the space, or no gradient where the search takes some; or a
+            weight of a task would have no effect.
         LpesError: A worker could not read the facts of the problem.
     """
 
@@ -107,8 +113,13 @@ class Evaluator:
             )
 
         # Without racing, all examples are one block.
+        self.rule = FitnessRule(self.facts, self._settings)
+        searched, guarding = self.rule.searched, self.rule.guarding
         blocks = (
-            example_blocks(self.facts.sources, self.facts.groups, self._settings.race_block)
+            [
+                *self._blocks_of(searched, self._settings.race_block),
+                *self._blocks_of(guarding, self._settings.race_block),
+            ]
             if self._settings.racing
             else [np.arange(len(self.facts.example_ids))]
         )
@@ -118,11 +129,7 @@ class Evaluator:
         self._order = np.concatenate(blocks)
         self._ends = np.cumsum([len(block) for block in blocks])
 
-        self._samples = (
-            example_blocks(self.facts.sources, self.facts.groups, self._settings.gradient_sources)
-            if takes_gradients
-            else []
-        )
+        self._samples = self._blocks_of(searched, self._settings.gradient_sources) if takes_gradients else []
         self._sample_ids = [
             tuple(self.facts.example_ids[number] for number in sample) for sample in self._samples
         ]
@@ -136,6 +143,7 @@ class Evaluator:
         most = max(1, self._settings.n_offspring // _GROUPS_OF_A_GENERATION)
         self.n_candidates = self._plan.n_candidates if wanted else min(self._plan.n_candidates, most)
         self.cost = Cost()
+        self._untouched: npt.NDArray[np.float64] | None = None
         self._passes: dict[int, Pass] = {}
         self._n_groups = 0
 
@@ -143,6 +151,47 @@ class Evaluator:
     def n_pending(self) -> int:
         """Groups that were submitted and not yet returned by `wait`."""
         return len({task.group.number for task in self._passes.values()})
+
+    def relate(self, untouched: Sequence[float]) -> None:
+        """Take the scores of the untouched model, over which a mixture measures gains.
+
+        Args:
+            untouched: The scores that `measure_untouched` gave, once for all evaluators of a search, ``(n_examples,)``.
+
+        Raises:
+            ConfigError: There is not one score for each example.
+            TaskError: All scores of a task of a mixture are alike, so that they give no unit.
+        """
+        if len(untouched) != len(self._order):
+            raise ConfigError(
+                f"Expected {len(self._order)} scores of the untouched model, one for each example, but got "
+                f"{len(untouched)}."
+            )
+        self._untouched = np.array(untouched)
+        self.rule.relate(untouched)
+
+    def measure_untouched(self) -> Evaluation:
+        """Score the untouched model, block by block, in passes that are filled up like those of candidates.
+
+        Returns:
+            Its evaluation, with the scores in units of their tasks and their mean as its value; or a failed one.
+
+        Raises:
+            ConfigError: Other evaluations are pending.
+            EvaluationError: No worker can be started any more.
+        """
+        if self._passes:
+            raise ConfigError(
+                f"Expected no pending evaluations before the untouched model is measured, but {self.n_pending} are. "
+                "Measure it first."
+            )
+        group = Group(
+            self._n_groups, (Member("the untouched model", np.ones(self.space.n_layers)),), is_baseline=True
+        )
+        self._n_groups += 1
+        self._send(Pass(group, group.members, 0))
+        _, (evaluation,) = self.wait()
+        return evaluation
 
     def submit(
         self,
@@ -162,10 +211,16 @@ class Evaluator:
 
         Raises:
             ConfigError: There are no genomes, or more than share a forward pass; the number of reference scores is not
-                that of examples, or the number of labels not that of genomes.
+                that of examples, or the number of labels not that of genomes; or the untouched model was not measured
+                and a mixture needs its scores.
             CurveError: A genome is not feasible in the space, or a scale of a probe is outside of its bounds.
         """
         n, number = len(requests), self._n_groups
+        if not self.rule.is_ready:
+            raise ConfigError(
+                "Expected the scores of the untouched model before candidates of a mixture, but got none. Call "
+                "relate(measure_untouched().scores) first."
+            )
         if (reference is not None and len(reference) != len(self._order)) or (
             labels is not None and len(labels) != n
         ):
@@ -259,6 +314,15 @@ class Evaluator:
             *(f"{worker.worker} was busy {100 * worker.share:.1f} % of the time" for worker in usage),
         ]
 
+    def _blocks_of(self, numbers: npt.NDArray[np.int64], n_sources: int) -> list[npt.NDArray[np.int64]]:
+        """Return some examples in blocks of so many sources of the most frequent kind; none for no examples."""
+        if not len(numbers):
+            return []
+        sources = [self.facts.sources[number] for number in numbers]
+        groups = [self.facts.groups[number] for number in numbers]
+        tasks = [self.rule.tasks[number] for number in numbers]
+        return [numbers[block] for block in example_blocks(sources, groups, n_sources, tasks)]
+
     def _on_problem(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that takes the target of a worker and calls ``function`` with the problem in it."""
         return function if self._problem_of is None else partial(_hand_over, self._problem_of, function)
@@ -272,7 +336,7 @@ class Evaluator:
                 self._on_problem(gradient_block),
                 group.members[0].scales,
                 self._sample_ids[group.sample],
-                _weights_of([self.facts.groups[number] for number in sample]),
+                self.rule.gradient_weights(sample),
                 label=f"{group.members[0].label} (gradient)",
             )
         else:
@@ -334,20 +398,24 @@ class Evaluator:
                 error=f"EvaluationError: Expected finite real scores, but got {scores[~is_finite][:3]}.",
             )
             return
-        member.scores += scores.tolist()
+        end = int(self._ends[task.block])
+        block = self._order[end - len(scores) : end]
+        is_baseline = task.group.is_baseline
+        if self._untouched is not None and np.allclose(member.scales, 1, rtol=0, atol=_ROUNDING):
+            # The untouched model has no gain, whatever another device or company in a pass makes of its last digits.
+            scores = self._untouched[block]
+        member.scores += (scores if is_baseline else self.rule.gains(scores, block)).tolist()
         member.tokens += self._plan.block_tokens[task.block]
         member.halvings = max(member.halvings, n_halvings)
 
-        how, end = self._settings.objectives, int(self._ends[task.block])
         scored, so_far = self._order[:end], np.array(member.scores)
         if task.block + 1 == len(self._block_ids):
             in_order = np.empty(end)
             in_order[scored] = so_far
-            values = aggregate(in_order, self.facts.groups, how)
-            member.conclude("ok", values=values, scores=in_order.tolist())
-        elif task.group.reference is not None and is_worse(
-            so_far, scored, task.group.reference, self.facts.groups, how, self._settings.race_level
-        ):
+            values = (float(in_order.mean()),) if is_baseline else self.rule.values(in_order)
+            violation = 0.0 if is_baseline else self.rule.violation(in_order)
+            member.conclude("ok", values=values, scores=in_order.tolist(), violation=violation)
+        elif task.group.reference is not None and self.rule.is_worse(so_far, scored, task.group.reference):
             member.conclude("raced", scores=member.scores, scored=scored.tolist())
 
     def _take_gradient(self, member: Member, sample: int, completion: Completion) -> None:
@@ -362,16 +430,10 @@ class Evaluator:
         self.cost.tokens += member.tokens
         member.conclude(
             "sampled",
-            scores=scores.tolist(),
+            scores=self.rule.gains(scores, self._samples[sample]).tolist(),
             scored=self._samples[sample].tolist(),
             gradient=gradient.tolist(),
         )
-
-
-def _weights_of(groups: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the weight of each score in the mean of the set means, ``(n_examples,)``."""
-    sizes = Counter(groups)
-    return np.array([1 / (len(sizes) * sizes[name]) for name in groups])
 
 
 def _n_wanted(n_candidates: int | None, name: str, algorithm: type[Algorithm]) -> int | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lpes_evo.errors import TaskError
-from lpes_evo.problems import Problem, Sharing
+from lpes_evo.problems import Mixture, Problem, Sharing
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ProblemFacts:
         gradient_cost: Number of forward passes that a gradient costs, see `lpes_evo.problems.Problem`.
         skipped: Examples left out because they exceed the model's window.
         data_hash: SHA-256 of the examples; empty for problems that are not made of data.
+        mixture: How the examples of several tasks are put together; ``None`` for a problem of one.
     """
 
     n_layers: int
@@ -38,6 +39,7 @@ class ProblemFacts:
     gradient_cost: int = 3
     skipped: int = 0
     data_hash: str = ""
+    mixture: Mixture | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> "ProblemFacts":
@@ -64,10 +66,11 @@ class ProblemFacts:
             positions=tuple(getattr(problem, "positions", ())),
             n_tokens=getattr(problem, "n_tokens", 0),
             sharing=getattr(problem, "sharing", None),
-            has_gradient=type(problem).gradient is not Problem.gradient,
+            has_gradient=problem.has_gradient,
             gradient_cost=problem.gradient_cost,
             skipped=getattr(problem, "skipped", 0),
             data_hash=getattr(problem, "data_hash", ""),
+            mixture=getattr(problem, "mixture", None),
         )
         facts._check()
         return facts

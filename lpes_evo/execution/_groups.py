@@ -43,6 +43,7 @@ class Member:
         scored: Sequence[int] = (),
         gradient: Sequence[float] = (),
         error: str | None = None,
+        violation: float = 0.0,
     ) -> None:
         """Make the evaluation out of what came and of what it cost."""
         self.evaluation = Evaluation(
@@ -55,6 +56,7 @@ class Member:
             tokens=self.tokens,
             halvings=self.halvings,
             gradient=tuple(gradient),
+            violation=violation,
         )
 
 
@@ -67,12 +69,14 @@ class Group:
         members: The candidates, in the order in which they were submitted.
         reference: Scores of the parent they are raced against, or ``None``.
         sample: Number of the sample on which the gradient is wanted; ``None`` for candidates.
+        is_baseline: Whether the scores of the untouched model are wanted, in units of their tasks.
     """
 
     number: int
     members: tuple[Member, ...]
     reference: Reference | None = None
     sample: int | None = None
+    is_baseline: bool = False
 
     @property
     def is_finished(self) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn
 
-import numpy as np
 from pydantic import Field
 
 from lpes_evo.errors import ConfigError, EvaluationError, JournalError
@@ -19,6 +18,9 @@ from lpes_evo.storage import Journal
 
 JOURNAL_FORMAT = "lpes-evo/journal"
 """The ``format`` in the header of the journal of a search."""
+
+UNTOUCHED_KEY = "untouched"
+"""The key of the line that holds the scores of the untouched model in units of their tasks; no genome has it."""
 
 
 Coordinate = Annotated[float, Field(ge=-1e6, le=1e6)]
@@ -63,6 +65,9 @@ def drive(
     Candidates go to workers as these become free, and each evaluation is kept in the journal as soon as it is
     finished. The search is told in the order in which it asked.
 
+    For a mixture of tasks, the untouched model is measured before everything else. Its scores are the first line of the
+    journal, so that a resumed run measures gains over the same scores to the last digit.
+
     A failure is told once a later candidate has succeeded, or once nothing else is on its way. It is kept as the
     answer to its genome once a later candidate of its kind has succeeded, or once the search has ended; gradients are
     one kind, full evaluations the other. Failures that stop the run are kept beside the others and answer nothing, so
@@ -77,7 +82,9 @@ def drive(
     Raises:
         ConfigError: Search and evaluator have different spaces.
         EvaluationError: ``max_failures`` evaluations of a kind failed in a row, in the order in which they were asked
-            for; or all of a generation without a survivor failed, or every gradient of the search.
+            for; or all of a generation without a survivor failed, or every gradient of the search; or the untouched
+            model could not be scored and a mixture needs its scores.
+        TaskError: The untouched model gives a task of a mixture no unit.
         JournalError: The journal holds an evaluation that is not valid.
         StorageError: The journal cannot be written.
     """
@@ -150,10 +157,12 @@ class _Drive:
         # The failures that the search was told since the last success of their kind, by whether they are probes.
         self._failed: dict[bool, list[_Entry]] = {False: [], True: []}
         self._has_gradients = False
-        self._best: float | None = None
+        self._best: tuple[float, float] | None = None
 
     def run(self) -> None:
         """Run to the end of the search."""
+        if not self._evaluator.rule.is_ready:
+            self._evaluator.relate(self._untouched())
         self._reporter.begin(self._search.settings.max_evaluations)
         while True:
             self._ask()
@@ -164,6 +173,36 @@ class _Drive:
             if not self._line and not self._search.can_ask():
                 self._end()
                 return
+
+    def _untouched(self) -> tuple[float, ...]:
+        """Return the scores of the untouched model out of the journal, or measure and keep them.
+
+        Raises:
+            EvaluationError: The untouched model cannot be scored.
+            JournalError: The line of the journal does not fit the problem.
+        """
+        record = self._journal.get(UNTOUCHED_KEY) if self._journal is not None else None
+        n_examples = len(self._evaluator.facts.example_ids)
+        if self._journal is not None and record is not None:
+            evaluation = SearchLine.read(record, self._journal.path).evaluation
+            if len(evaluation.scores) != n_examples:
+                raise JournalError(
+                    f"Expected scores of the {n_examples} examples under key {UNTOUCHED_KEY!r} in "
+                    f"{self._journal.path}, but got {len(evaluation.scores)}. The journal was edited; restore it or "
+                    "start a new run."
+                )
+            return evaluation.scores
+
+        evaluation = self._evaluator.measure_untouched()
+        if evaluation.status != "ok":
+            raise EvaluationError(
+                "Expected scores of the untouched model, over which a mixture measures gains, but it failed with: "
+                f"{_reason(evaluation.error or '')}. Its traceback:\n{(evaluation.error or '').strip()}"
+            )
+        if self._journal is not None:
+            points = [[0.0, 1.0], [float(max(1, self._search.space.n_layers - 1)), 1.0]]
+            self._journal.append(UNTOUCHED_KEY, {"control_points": points, **evaluation.to_json()})
+        return evaluation.scores
 
     def _ask(self) -> None:
         """Take all that the search asks for by now; what is known is answered at once."""
@@ -207,8 +246,10 @@ class _Drive:
         """Take an evaluation, fresh or out of the journal; a failure is kept only once it is final."""
         entry.evaluation, entry.is_kept = evaluation, not fresh
         if evaluation.status == "ok":
-            self._best = max(float(np.mean(evaluation.values)), -np.inf if self._best is None else self._best)
-        self._reporter.evaluated(entry.generation, evaluation, self._best, fresh=fresh)
+            standing = evaluation.standing
+            self._best = standing if self._best is None else max(standing, self._best)
+        best = None if self._best is None else self._best[1]
+        self._reporter.evaluated(entry.generation, evaluation, best, fresh=fresh)
 
         if not entry.has_failed:
             self._keep(entry, entry.request.key)

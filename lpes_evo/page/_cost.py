@@ -33,8 +33,8 @@ def read_cost(run: RunContents) -> tuple[Cost, Counter[str]]:
 
         cost.tokens += line.tokens
         cost.seconds += line.seconds
-        if kind == "gradient":
-            counts["sampled"] += 1
+        if kind != "evaluation":
+            counts["sampled"] += kind == "gradient"
             continue
 
         counts[line.status] += 1

@@ -50,6 +50,11 @@ class Algorithm(ABC):
         weights: Weights of the fitness of every genome, ``(n_objectives,)``.
         starting_points: Distinct genomes that a search begins with: the identity where the space holds it, constant
             curves over the range of values, and the genomes of the caller.
+        example_weights: Weight of the score of each example in the fitness, ``(n_examples,)``, which the search sets;
+            ``None`` where they count alike.
+
+    Where a search has guards, evaluations have a ``violation``, and `Evaluation.standing` ranks them. The genomes of
+    `Progress.population` are ranked in the same way, and DEAP's selections follow it by themselves.
 
     Raises:
         CurveError: A genome of ``initial`` is not feasible.
@@ -66,6 +71,8 @@ class Algorithm(ABC):
 
     shares_passes: ClassVar[bool] = True
     """Whether candidates that were proposed together may share the forward passes of a model."""
+
+    example_weights: tuple[float, ...] | None = None
 
     def __init__(
         self,

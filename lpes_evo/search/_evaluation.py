@@ -5,7 +5,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import NonNegativeInt, model_validator
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, model_validator
 
 from lpes_evo.storage import Record
 
@@ -31,6 +32,8 @@ class Evaluation:
         halvings: How often the batch was halved because the device ran out of memory.
         gradient: Derivative of the fitness on the sample with respect to each scale, ``(n_layers,)``; of sampled
             evaluations alone.
+        violation: How much worse than the untouched model the guards of the search are beyond their tolerance; 0 where
+            all are kept, and without guards. An evaluation with a violation loses to every one without.
     """
 
     values: tuple[float, ...]
@@ -42,6 +45,22 @@ class Evaluation:
     tokens: int = 0
     halvings: int = 0
     gradient: tuple[float, ...] = ()
+    violation: float = 0.0
+
+    @property
+    def standing(self) -> tuple[float, float]:
+        """What full evaluations are ranked by, the larger the better: minus the violation, then the mean fitness.
+
+        The order is the rule of Deb, see `lpes_evo.operators.CurveFitness`.
+
+        Raises:
+            ValueError: The evaluation has no fitness values.
+        """
+        if not self.values:
+            raise ValueError(
+                f"Expected a full evaluation, but got one of status {self.status!r}. Rank those of status 'ok' alone."
+            )
+        return 0.0 - self.violation, float(np.mean(self.values))
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as values that `json` can write, without fields that are empty."""
@@ -80,6 +99,7 @@ class EvaluationRecord(Record):
     gradient: tuple[float, ...] = ()
     tokens: NonNegativeInt = 0
     halvings: NonNegativeInt = 0
+    violation: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "EvaluationRecord":
@@ -92,6 +112,10 @@ class EvaluationRecord(Record):
             raise ValueError(
                 f"status {self.status!r} came with values {list(self.values)} and a gradient of {len(self.gradient)} "
                 "numbers, where values belong to 'ok' alone and a gradient to 'sampled' alone"
+            )
+        if self.violation and self.status != "ok":
+            raise ValueError(
+                f"a violation of guards came with status {self.status!r}, where it belongs to 'ok' alone"
             )
 
         n_expected = len(self.scores) if self.status in ("raced", "sampled") else 0
@@ -117,17 +141,19 @@ def checked_evaluation(evaluation: Evaluation) -> Evaluation:
         evaluation: An evaluation that may come from code of a user.
 
     Returns:
-        The evaluation; failed where a value is not a finite real number, or a derivative is not a real number below
-        `STEEPEST`.
+        The evaluation; failed where a value or the violation is not a finite real number, or a derivative is not a real
+        number below `STEEPEST`.
     """
     if evaluation.status not in ("ok", "sampled"):
         return evaluation
 
     if evaluation.status == "ok":
-        values = _below(math.inf, evaluation.values)
-        if values is not None:
-            return dataclasses.replace(evaluation, values=values)
+        values, violation = _below(math.inf, evaluation.values), _below(math.inf, [evaluation.violation])
+        if values is not None and violation is not None and violation[0] >= 0:
+            return dataclasses.replace(evaluation, values=values, violation=violation[0])
         expected, came = "fitness values that are finite real numbers", evaluation.values
+        if values is not None:
+            expected, came = "a violation that is a finite number of at least 0", (evaluation.violation,)
     else:
         gradient = _below(STEEPEST, evaluation.gradient)
         if gradient is not None:
@@ -135,7 +161,9 @@ def checked_evaluation(evaluation: Evaluation) -> Evaluation:
         expected, came = f"derivatives that are real numbers below {STEEPEST:g}", evaluation.gradient
 
     error = f"ValueError: Expected {expected}, but got {came!r:.80}."
-    return dataclasses.replace(evaluation, values=(), gradient=(), status="failed", error=error)
+    return dataclasses.replace(
+        evaluation, values=(), gradient=(), violation=0.0, status="failed", error=error
+    )
 
 
 def _below(most: float, numbers: Any) -> tuple[float, ...] | None:

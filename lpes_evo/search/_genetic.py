@@ -64,7 +64,7 @@ class GeneticAlgorithm(PopulationAlgorithm):
                 self._gradients.learn(request, evaluation)
         elif self._training_set is not None:
             (curve,) = curve_keys(self.space, [request.genome])
-            self._training_set.add(curve, evaluation, request.reference)
+            self._training_set.add(curve, evaluation, request.reference, self.example_weights)
 
     def breed(self, progress: Progress) -> BezierGenome:
         """Return an offspring of the population whose curve is new: the most promising of several, or the first."""

@@ -61,6 +61,7 @@ class Progress:
         algorithm: What chooses the candidates.
         n_objectives: Number of fitness values.
         counts_gradients: Whether the logbook has a column for gradients.
+        is_guarded: Whether the logbook has columns for broken guards.
 
     Attributes:
         n_candidates: Number of candidates so far, those whose curve was known among them.
@@ -79,12 +80,14 @@ class Progress:
         *,
         n_objectives: int,
         counts_gradients: bool,
+        is_guarded: bool,
     ) -> None:
         self._space = space
         self._settings = settings
         self._algorithm = algorithm
         self._weights = (1.0,) * n_objectives
         self._counts_gradients = counts_gradients
+        self._is_guarded = is_guarded
         self._line: deque[Entry] = deque()
         self._known: set[bytes] = set()
         # What was observed of the generation that is open.
@@ -101,6 +104,8 @@ class Progress:
         ]  # fmt: skip
         if counts_gradients:
             self.logbook.header.append("gradients")
+        if is_guarded:
+            self.logbook.header += ["violating", "violation"]
 
     @property
     def population(self) -> Sequence[BezierGenome]:
@@ -124,11 +129,15 @@ class Progress:
 
     @property
     def reference(self) -> tuple[float, ...] | None:
-        """Scores of the parent that candidates are raced against now, ``(n_examples,)``; ``None`` without a race."""
+        """Scores of the parent that candidates are raced against now, ``(n_examples,)``; ``None`` without a race.
+
+        Nothing is raced against a parent that breaks a guard: a candidate with a smaller fitness may still be better.
+        """
         parents = self.survivors.members
         if not self._settings.racing or not parents:
             return None
-        return self.evaluations[ranked(parents, self._settings.race_against)].scores or None
+        parent = self.evaluations[ranked(parents, self._settings.race_against)]
+        return None if parent.violation else parent.scores or None
 
     # What follows is for the search.
 
@@ -179,10 +188,12 @@ class Progress:
         if entry.is_new:
             self._row["evaluations"] += 1
             self._row[evaluation.status] += 1
+            self._row["violating"] += evaluation.violation > 0
         if entry.is_probe:
             self._row["gradients"] += 1
         elif entry.is_new and evaluation.status == "ok" and isinstance(entry.asked, BezierGenome):
             entry.asked.fitness.values = evaluation.values
+            entry.asked.fitness.violation = evaluation.violation
             self.survivors.add(entry.curve, entry.asked)
         return entry
 
@@ -206,5 +217,12 @@ class Progress:
             raced=row["raced"],
             **self.survivors.statistics(),
             **({"gradients": row["gradients"]} if self._counts_gradients else {}),
+            **self._guard_columns(),
         )
         self._row = Counter()
+
+    def _guard_columns(self) -> dict[str, float | None]:
+        """Return the evaluations of the open generation that broke a guard, and the violation of the best survivor."""
+        if not self._is_guarded:
+            return {}
+        return {"violating": self._row["violating"], "violation": self.survivors.least_violation()}

@@ -20,7 +20,7 @@ _MIN_TIED = 10
 
 
 def example_blocks(
-    sources: Sequence[str], groups: Sequence[str], n_sources: int
+    sources: Sequence[str], groups: Sequence[str], n_sources: int, tasks: Sequence[str] | None = None
 ) -> list[npt.NDArray[np.int64]]:
     """Divide examples into the blocks in which every candidate is scored.
 
@@ -33,6 +33,8 @@ def example_blocks(
         sources: Identity of what each example was made from, ``(n_examples,)``.
         groups: Name of the set of each example, ``(n_examples,)``.
         n_sources: Sources of the most frequent kind in a block; other kinds are spread evenly over the blocks.
+        tasks: Name of the task of each example, ``(n_examples,)``. With several tasks the blocks are so few that the
+            smallest task has sources enough for them, because a block without it would say nothing of a mixture.
 
     Returns:
         The example numbers of each block, ascending within it; every number from 0 to n_examples - 1 is in one block.
@@ -54,6 +56,13 @@ def example_blocks(
         kinds.setdefault(frozenset(groups[number] for number in numbers), []).append(source)
 
     n_rounds = max(map(len, kinds.values()))
+    if tasks is not None:
+        rounds_of: dict[str, int] = {}
+        for members in kinds.values():
+            task = tasks[examples[members[0]][0]]
+            rounds_of[task] = max(rounds_of.get(task, 0), len(members))
+        n_sources *= -(-n_rounds // min(rounds_of.values()))
+
     blocks: list[list[int]] = [[] for _ in range(-(-n_rounds // n_sources))]
     for members in kinds.values():
         for rank, source in enumerate(members):
@@ -70,6 +79,7 @@ def is_worse(
     groups: Sequence[str],
     how: str = "mean",
     level: float = 0.05,
+    weights: npt.ArrayLike | None = None,
 ) -> bool:
     """Return whether a candidate is worse than a reference, by a one-sided test on the examples scored so far.
 
@@ -86,6 +96,8 @@ def is_worse(
         groups: Name of the set of each example, ``(n_examples,)``.
         how: The aggregate, see `lpes_evo.problems.aggregate`.
         level: Largest p-value that counts as worse.
+        weights: Weight of each example in the fitness, ``(n_examples,)``, by which its difference is multiplied;
+            ``None`` where all count alike.
 
     Returns:
         The answer; ``False`` while there are too few examples for the level.
@@ -93,6 +105,9 @@ def is_worse(
     numbers = np.asarray(scored, dtype=np.int64)
     full = np.asarray(reference, dtype=np.float64)
     differences = np.asarray(scores, dtype=np.float64) - full[numbers]
+    if weights is not None:
+        # What is symmetric about zero stays so, and now ranks and mean weigh as the fitness does.
+        differences = differences * np.asarray(weights, dtype=np.float64)[numbers]
     if how == "mean":
         return _are_below_zero(differences, level)
 

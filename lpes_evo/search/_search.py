@@ -39,9 +39,10 @@ class Search:
     search depends neither on the number of workers nor on the order in which they finish.
 
     No curve is asked for twice: a genome that draws a known curve is only counted, as cached. Failed and raced-out
-    evaluations are recorded and never become parents. The initial population holds the identity, constant curves over
-    the whole range, the genomes of the caller, and low-discrepancy and random curves. So the best genome is never
-    worse than the untouched model on the search data, where the space holds 1.0.
+    evaluations are recorded and never become parents. Where a search has guards, an evaluation with a violation loses
+    to every one without, by the rule of Deb, see `lpes_evo.operators.CurveFitness`. The initial population holds the
+    identity, constant curves over the whole range, the genomes of the caller, and low-discrepancy and random curves. So
+    the best genome is never worse than the untouched model on the search data, where the space holds 1.0.
 
     Where the settings take gradients, the search asks for these too, as a `lpes_evo.search.GradientProbe`: before the
     generation that they help to make, and never together with genomes.
@@ -54,6 +55,10 @@ class Search:
         initial: Genomes to start from, feasible in ``space``.
         algorithm: The class of an algorithm of your own, or a function with the arguments of
             `lpes_evo.search.Algorithm` that makes one; that of ``settings.algorithm`` when ``None``.
+        example_weights: Weight of the score of each example in the fitness, ``(n_examples,)``; ``None`` where they
+            count alike.
+        is_guarded: Whether evaluations can have a violation; the logbook then has the columns ``violating``, the
+            evaluations of a generation that broke a guard, and ``violation``, that of the best survivor.
 
     Attributes:
         space: The curves.
@@ -77,6 +82,8 @@ class Search:
         n_objectives: int = 1,
         initial: Sequence[BezierGenome] = (),
         algorithm: Callable[..., Algorithm] | None = None,
+        example_weights: Sequence[float] | None = None,
+        is_guarded: bool = False,
     ) -> None:
         self.space = space
         self.settings = settings if settings is not None else SearchSettings()
@@ -94,6 +101,7 @@ class Search:
                 n_objectives=n_objectives,
                 seed=self._seed,
             )
+        self.algorithm.example_weights = None if example_weights is None else tuple(example_weights)
         self._is_steady = self.algorithm.in_flight is not None
         self._progress = Progress(
             space,
@@ -101,6 +109,7 @@ class Search:
             self.algorithm,
             n_objectives=n_objectives,
             counts_gradients=self.settings.takes_gradients or self.algorithm.takes_gradients,
+            is_guarded=is_guarded,
         )
 
         # Whether the last call of the algorithm proposed anything.
@@ -178,19 +187,19 @@ class Search:
     def reference(self) -> tuple[float, ...] | None:
         """Return the scores that the genomes of the last `ask` are raced against.
 
-        They belong to the parent that ``settings.race_against`` names, by mean fitness, at the moment these genomes
+        They belong to the parent that ``settings.race_against`` names, by its standing, at the moment these genomes
         were made. The scores follow from the evaluations alone, so racing leaves the search deterministic.
 
         Returns:
             One score for each example in the problem's order, ``(n_examples,)``; ``None`` when nothing is raced: before
-            anything is known, or without ``settings.racing``.
+            anything is known, without ``settings.racing``, or where that parent breaks a guard.
         """
         return self._reference
 
     def tell(self, evaluations: Sequence[Evaluation]) -> None:
         """Take the evaluations of the oldest outstanding genomes, in the order in which they were asked for.
 
-        A fitness value that is not a finite real number makes the evaluation a failed one.
+        A fitness value that is not a finite real number, or such a violation, makes the evaluation a failed one.
 
         Args:
             evaluations: One evaluation for each genome, at most as many as are outstanding.
@@ -313,13 +322,14 @@ class Search:
         """One DEAP record for each generation whose last evaluation was told.
 
         Its columns are ``generation, evaluations, cached, failed, raced, best, mean, spread``; the fitness of several
-        objectives is their mean.
+        objectives is their mean. With guards, ``best`` is the fitness of the best that keeps them, as long as one does,
+        and there are the columns ``violating`` and ``violation``.
         """
         return self._progress.logbook
 
     @property
     def population(self) -> list[BezierGenome]:
-        """The survivors, best first for one objective."""
+        """The survivors, best first for one objective; those that break a guard come last."""
         return list(self._progress.population)
 
     @property
@@ -346,7 +356,7 @@ class Search:
         return list(self._progress.evaluations.values())
 
     def best_constant(self) -> float | None:
-        """Return the constant curve with the largest mean fitness on the search data.
+        """Return the constant curve with the largest mean fitness on the search data, of those that keep the guards.
 
         Returns:
             Its value; ``None`` when no constant curve was evaluated with success, and where ``gradient`` has tried

@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ class TrainingSet:
     """Curves with their fitness, to which a `Surrogate` is fitted.
 
     A raced-out curve takes part too: its fitness is taken to differ from that of its reference by the mean difference
-    on the examples that were scored. This holds for the aggregate ``mean`` alone.
+    on the examples that were scored, each with its weight in the fitness. This holds for the aggregate ``mean`` alone.
 
     Args:
         how: The aggregate that makes the fitness.
@@ -34,10 +36,24 @@ class TrainingSet:
         self._curves: list[npt.NDArray[np.float64]] = []
         self._fitness: list[float] = []
         self._variances: list[float] = []
+        self._violations: list[float] = []
         self._surrogate: Surrogate | None = None
 
-    def add(self, curve: bytes, evaluation: Evaluation, reference: tuple[float, ...] | None) -> None:
-        """Add the evaluation of a curve, given as the bytes of its float64 values; each curve counts once."""
+    def add(
+        self,
+        curve: bytes,
+        evaluation: Evaluation,
+        reference: tuple[float, ...] | None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        """Add the evaluation of a curve; each curve counts once.
+
+        Args:
+            curve: The bytes of its float64 values.
+            evaluation: The evaluation.
+            reference: Scores that it was raced against, ``(n_examples,)``.
+            weights: Weight of the score of each example in the fitness, ``(n_examples,)``; ``None`` for equal weights.
+        """
         if curve in self._known:
             return
         self._known.add(curve)
@@ -45,24 +61,29 @@ class TrainingSet:
         if evaluation.status == "ok":
             fitness, variance = float(np.mean(evaluation.values)), 0.0
         elif len(evaluation.scored) > 1 and reference is not None and self._how == "mean":
-            full = np.array(reference)
-            differences = np.array(evaluation.scores) - full[list(evaluation.scored)]
-            n = len(differences)
-            fitness = float(full.mean() + differences.mean())
-            variance = float(differences.var(ddof=1)) / n * (1 - n / len(full))
+            estimate = _estimated(evaluation, np.array(reference), weights)
+            if estimate is None:
+                return
+            fitness, variance = estimate
         else:
             return
 
         self._curves.append(np.frombuffer(curve))
         self._fitness.append(fitness)
         self._variances.append(variance)
+        # A raced-out curve was worse before its guards were scored, if they ever were.
+        self._violations.append(evaluation.violation if evaluation.status == "ok" else math.nan)
         self._surrogate = None
 
     def surrogate(self) -> "Surrogate | None":
         """Return the surrogate that fits the set; ``None`` while the set is empty."""
         if self._surrogate is None and self._fitness:
+            violations = np.array(self._violations)
             self._surrogate = Surrogate(
-                np.array(self._curves), np.array(self._fitness), np.array(self._variances)
+                np.array(self._curves),
+                np.array(self._fitness),
+                np.array(self._variances),
+                violations if np.nansum(violations) > 0 else None,
             )
         return self._surrogate
 
@@ -73,10 +94,15 @@ class Surrogate:
     Two curves are as far apart as the root mean square over layers of the difference of their logarithms. Length,
     height and noise are those of a small grid with the largest marginal likelihood.
 
+    Where guards were broken, a second process models the violations. The expected improvement is then that over the
+    best curve that broke none, times the probability that a curve breaks none (Gardner et al., "Bayesian optimization
+    with inequality constraints", ICML 2014, eq. 6).
+
     Args:
         curves: Evaluated curves, ``(n, n_layers)``, positive.
         fitness: Their fitness, ``(n,)``.
         variances: How uncertain each fitness is, ``(n,)``: 0 for a full evaluation.
+        violations: How much each curve breaks guards, ``(n,)``, NaN where it is not known; ``None`` where none does.
     """
 
     def __init__(
@@ -84,14 +110,23 @@ class Surrogate:
         curves: npt.NDArray[np.float64],
         fitness: npt.NDArray[np.float64],
         variances: npt.NDArray[np.float64],
+        violations: npt.NDArray[np.float64] | None = None,
     ) -> None:
+        self._guard: Surrogate | None = None
+        keeping = np.ones(len(fitness), dtype=bool)
+        if violations is not None:
+            is_known = ~np.isnan(violations)
+            losses = -violations[is_known]
+            self._guard = Surrogate(curves[is_known], losses, np.zeros(len(losses)))
+            keeping = violations == 0
+
         # The best points matter most, and the cost grows with the cube of their number.
         kept = np.sort(np.argsort(-fitness, kind="stable")[:_MOST_POINTS])
         values, self._uncertain = fitness[kept], variances[kept]
         self._points = np.log(curves[kept])
         self._centre = float(np.median(values))
 
-        known = values[self._uncertain == 0]
+        known = fitness[(variances == 0) & keeping]
         self._best = float(known.max() if len(known) else values.max())
         residual = values - self._centre
         spread = float(np.mean(residual**2))
@@ -154,17 +189,25 @@ class Surrogate:
         if self._is_flat:
             return 0
 
-        kernel = self._kernel(np.log(curves), self._points)
-        mean = self._centre + kernel @ self._weights
-        explained = np.einsum("ij,ji->i", kernel, cho_solve(self._factor, kernel.T))
-        deviation = np.sqrt(np.maximum(self._height - explained, 1e-12 * self._height))
-
+        mean, deviation = self._predicted(curves)
         gain = (mean - self._best) / deviation
         improvement = deviation * (gain * ndtr(gain) + np.exp(-(gain**2) / 2) / np.sqrt(2 * np.pi))
+        if self._guard is not None and not self._guard._is_flat:
+            loss, spread = self._guard._predicted(curves)
+            improvement = improvement * ndtr(loss / spread)
 
         # Where rounding leaves no improvement anywhere, the largest mean wins.
         scale = improvement.max()
         return int(np.argmax(np.round(improvement / scale, _DIGITS))) if scale > 0 else int(np.argmax(mean))
+
+    def _predicted(
+        self, curves: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return mean and standard deviation of the prediction for each curve, each ``(n,)``."""
+        kernel = self._kernel(np.log(curves), self._points)
+        mean = self._centre + kernel @ self._weights
+        explained = np.einsum("ij,ji->i", kernel, cho_solve(self._factor, kernel.T))
+        return mean, np.sqrt(np.maximum(self._height - explained, 1e-12 * self._height))
 
     def _kernel(
         self, first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]
@@ -173,6 +216,39 @@ class Surrogate:
             -_squared_distances(first, second) / (2 * self._length**2)
         )
         return covariances
+
+
+def _estimated(
+    evaluation: Evaluation, full: npt.NDArray[np.float64], weights: Sequence[float] | None
+) -> tuple[float, float] | None:
+    """Return the fitness of a raced-out curve, as its reference suggests it, and the variance of the guess.
+
+    Args:
+        evaluation: Scores of some examples.
+        full: Scores of the reference on all examples, ``(n_examples,)``.
+        weights: Weight of each example in the fitness, ``(n_examples,)``; ``None`` for equal weights.
+
+    Returns:
+        Fitness and variance; ``None`` where fewer than two examples with a weight were scored.
+    """
+    scored = list(evaluation.scored)
+    differences = np.array(evaluation.scores) - full[scored]
+    if weights is None:
+        n = len(differences)
+        variance = float(differences.var(ddof=1)) / n * (1 - n / len(full))
+        return float(full.mean() + differences.mean()), variance
+
+    # The ratio estimator of a weighted mean, and its variance by linearisation (Cochran, Sampling Techniques, 6.4).
+    share = np.array(weights) / np.sum(weights)
+    of_scored = share[scored]
+    n, total = int((of_scored > 0).sum()), float(of_scored.sum())
+    if n < 2:
+        return None
+    change = float(of_scored @ differences) / total
+    variance = (
+        float((of_scored**2) @ (differences - change) ** 2) / total**2 * n / (n - 1) * max(0.0, 1 - total)
+    )
+    return float(share @ full) + change, variance
 
 
 def _squared_distances(

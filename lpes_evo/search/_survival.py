@@ -1,4 +1,8 @@
-"""Survivors: the population of a search, its hall of fame, and the constant curves that were tried."""
+"""Survivors: the population of a search, its hall of fame, and the constant curves that were tried.
+
+Everything is ranked by the rule of Deb, see `lpes_evo.operators.CurveFitness`: a genome that breaks a guard comes
+behind every one that breaks none.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -51,21 +55,31 @@ class Survivors:
         self._fresh = {}
 
     def best_constant(self) -> BezierGenome | None:
-        """Return the constant curve with the largest mean fitness; ``None`` when none was evaluated with success."""
-        return max(self._constants, key=mean_fitness, default=None)
+        """Return the constant curve of the best standing; ``None`` when none was evaluated with success."""
+        return max(self._constants, key=standing, default=None)
 
     def statistics(self) -> dict[str, float | None]:
-        """Return best, mean and spread of the mean fitness over the population."""
+        """Return the mean fitness of the best of the population, and its mean and spread over the population."""
         fitness = [mean_fitness(genome) for genome in self.population]
         if not fitness:
             return {"best": None, "mean": None, "spread": None}
-        return {"best": max(fitness), "mean": float(np.mean(fitness)), "spread": float(np.std(fitness))}
+        _, best = max(map(standing, self.population))
+        return {"best": best, "mean": float(np.mean(fitness)), "spread": float(np.std(fitness))}
+
+    def least_violation(self) -> float | None:
+        """Return the violation of the best of the population; ``None`` where there is none."""
+        return min((genome.fitness.violation for genome in self.population), default=None)
 
 
 def ranked(genomes: Mapping[bytes, BezierGenome], rank: Literal["best", "median", "worst"]) -> bytes:
-    """Return the curve of the genome at a rank by mean fitness; there must be one."""
-    order = sorted(genomes, key=lambda curve: mean_fitness(genomes[curve]), reverse=True)
+    """Return the curve of the genome at a rank by `standing`; there must be one."""
+    order = sorted(genomes, key=lambda curve: standing(genomes[curve]), reverse=True)
     return order[{"best": 0, "median": len(order) // 2, "worst": -1}[rank]]
+
+
+def standing(genome: BezierGenome) -> tuple[float, float]:
+    """Return what evaluated genomes are ranked by, larger is better: minus the violation, then the mean fitness."""
+    return 0.0 - genome.fitness.violation, mean_fitness(genome)
 
 
 def mean_fitness(genome: BezierGenome) -> float:

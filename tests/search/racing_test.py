@@ -117,3 +117,14 @@ def test_among_equal_candidates_the_test_keeps_its_level():
     rng = np.random.default_rng(1)
     share = np.mean([judged(rng.normal(size=20)) for _ in range(1000)])
     assert 0.025 < share < 0.075
+
+
+def test_every_block_of_a_mixture_holds_sources_of_every_task():
+    sources = [f"a{number}" for number in range(30)] + [f"b{number}" for number in range(4)]
+    tasks = ["a"] * 30 + ["b"] * 4
+    blocks = example_blocks(sources, tasks, 1, tasks)
+    assert sorted(np.concatenate(blocks)) == list(range(34))
+    assert len(blocks) == 4
+    assert all({tasks[number] for number in block} == {"a", "b"} for block in blocks)
+    # Without tasks, a small kind is in some blocks alone.
+    assert len(example_blocks(sources, tasks, 1)) == 30
