@@ -1,9 +1,9 @@
-"""Accelerators: the differences in torch between NVIDIA's GPUs (``cuda``), Apple's (``mps``) and the CPU."""
+"""Accelerators: names of devices, and the differences in torch between NVIDIA's GPUs, Apple's and the CPU."""
 
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 __all__ = [
     "as_float64",
     "device_kind",
+    "devices_of",
     "empty_caches",
     "free_memory",
     "has_mps",
+    "input_device",
     "is_gpu",
     "is_out_of_memory",
     "mps_fault",
@@ -35,8 +37,37 @@ _SIGNS_OF_NO_MEMORY = (
 
 
 def device_kind(device: str) -> str:
-    """Return the kind of a device, such as ``cuda`` for ``cuda:1``."""
-    return device.partition(":")[0]
+    """Return the kind of a device, such as ``cuda`` for ``cuda:1``; the devices of a group are of one kind."""
+    return devices_of(device)[0].partition(":")[0]
+
+
+def devices_of(device: str) -> tuple[str, ...]:
+    """Return the devices of a group such as ``cuda:0+cuda:1``; a single device is a group of one."""
+    return tuple(device.split("+"))
+
+
+def input_device(model: Any) -> "torch.device":
+    """Return the device that takes the input of a model, which is that of its embedding.
+
+    The layers and the output head of a model that is spread over several devices may be elsewhere. accelerate moves
+    what passes from one part of the model to the next.
+
+    Args:
+        model: A model of transformers, or its decoder.
+    """
+    import torch
+
+    try:
+        embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    except NotImplementedError:  # code that is shipped with a model may not name its embedding
+        embedding = None
+    place: torch.device = next((model if embedding is None else embedding).parameters()).device
+
+    # Weights that accelerate keeps on the disk stand on the meta device between two passes.
+    hook = getattr(embedding, "_hf_hook", None)
+    if place.type == "meta" and hook is not None:
+        return torch.device(hook.execution_device)
+    return place
 
 
 def is_gpu(device: str) -> bool:
@@ -73,7 +104,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def empty_caches() -> None:
-    """Free the memory that is no longer used. Call this function where no frame holds tensors of a failed attempt."""
+    """Free the memory of all devices that is no longer used.
+
+    Call this function where no frame holds tensors of a failed attempt.
+    """
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.workers import mark_step
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ def _generate_together(
         ids[row, width - len(prompt) :] = torch.as_tensor(prompt, dtype=torch.long)
         mask[row, width - len(prompt) :] = 1
 
-    watch = _FiniteWatch()
+    watch, device = _FiniteWatch(), input_device(model)
     with torch.inference_mode(), _plain_settings(model, max(max_new_tokens), ends, pad_id) as settings:
         said = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
+            input_ids=ids.to(device),
+            attention_mask=mask.to(device),
             generation_config=settings,
             logits_processor=[watch],
         )

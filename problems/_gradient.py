@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import EvaluationError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._pack import batches, pack_rows
@@ -61,7 +62,7 @@ def answer_gradient(
     from lpes_evo.rope import forget_lengths, patch_rope
 
     if batch_tokens is None:
-        batch_tokens = default_batch_tokens(model.device.type)
+        batch_tokens = default_batch_tokens(input_device(model).type)
     log_probability = np.empty(len(rows), dtype=np.float64)
     gradient = np.zeros(len(scales), dtype=np.float64)
 
@@ -76,10 +77,10 @@ def answer_gradient(
         with patch_rope(model, live):
             for batch in batches(packs, batch_tokens, length_key=length_key):
                 indices = [index for pack in batch.packs for index in pack.indices]
-                factors = torch.from_numpy(weights[indices] / largest).to(model.device)
+                factors = torch.from_numpy(weights[indices] / largest)
                 with _explained(model):
                     (mean,), _ = answer_scores(model, batch.packs)
-                    (slope,) = torch.autograd.grad((mean * factors.to(mean.dtype)).sum(), live)
+                    (slope,) = torch.autograd.grad((mean * factors.to(mean)).sum(), live)
                 log_probability[indices] = mean.detach().cpu().numpy()
                 gradient += largest * slope.numpy()
     return log_probability, gradient

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def pack_masks(
     from lpes_evo.rope import decoder_layers
 
     layers = decoder_layers(model)
-    reader = _MaskReader(layers[0], segments, positions, n_candidates, model.dtype, model.device)
+    reader = _MaskReader(layers[0], segments, positions, n_candidates, model.dtype, input_device(model))
     # These hooks run first, so that every other hook meets the mask that the layer gets.
     handles = [layer.register_forward_pre_hook(reader, with_kwargs=True, prepend=True) for layer in layers]
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import EvaluationError, TaskError
 from lpes_evo.problems._aggregate import group_of
 from lpes_evo.problems._checks import check_count
@@ -94,7 +95,7 @@ class ModelProblem(Problem):
                 "checkpointing out, and lower batch_tokens where the memory does not suffice."
             )
         if batch_tokens is None:
-            batch_tokens = default_batch_tokens(loaded.model.device.type)
+            batch_tokens = default_batch_tokens(input_device(loaded.model).type)
         self.batch_tokens = check_count("batch_tokens", batch_tokens)
 
         encoding = encode_examples(

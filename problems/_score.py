@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lpes_evo.accelerators import is_gpu
+from lpes_evo.accelerators import input_device, is_gpu
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._encode import EncodedExample
 from lpes_evo.problems._masks import pack_masks, repeat_entries
@@ -104,7 +104,7 @@ def score_answers(
 
     length_key = forget_lengths(model)
     if batch_tokens is None:
-        batch_tokens = default_batch_tokens(model.device.type)
+        batch_tokens = default_batch_tokens(input_device(model).type)
 
     n_candidates = 1 if scales is None else len(scales)
     log_probability = np.empty((n_candidates, len(rows)), dtype=np.float64)
@@ -166,14 +166,15 @@ def answer_scores(
     import torch
 
     layout = Layout(packs, padding_side, pad_id)
+    device = input_device(model)
 
-    def load(values: npt.NDArray[Any]) -> torch.Tensor:
-        return repeat_entries(torch.from_numpy(values).to(model.device), n_candidates)
+    def load(values: npt.NDArray[Any], device: torch.device = device) -> torch.Tensor:
+        return repeat_entries(torch.from_numpy(values).to(device), n_candidates)
 
     inputs = {name: load(values) for name, values in layout.inputs.items()}
 
     pack, place = map(load, layout.places)
-    first_entry = len(packs) * torch.arange(n_candidates, device=model.device)
+    first_entry = len(packs) * torch.arange(n_candidates, device=device)
     entry = pack + first_entry.repeat_interleave(len(pack) // n_candidates)[:, None]
 
     with (
@@ -185,7 +186,8 @@ def answer_scores(
 
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probabilities = logits.log_softmax(dim=-1)
-    wanted, used = load(layout.targets), load(layout.counted)
+    # The output head may be on another device than the embedding.
+    wanted, used = load(layout.targets, logits.device), load(layout.counted, logits.device)
     chosen = log_probabilities.gather(-1, wanted[..., None])[..., 0]
     mean = torch.where(used, chosen, 0.0).sum(dim=-1) / used.sum(dim=-1)
     greedy = ((logits.argmax(dim=-1) == wanted) | ~used).all(dim=-1) & torch.isfinite(mean)
@@ -265,8 +267,10 @@ def _logits_at(
 
     def pick(_head: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         picked.append(True)
+        states = arguments[0]
+        found = states[entry.to(states.device), place.to(states.device)]
         # The rows take the place of the sequence of a single batch entry, which every head maps alike.
-        return (arguments[0][entry, place].flatten(0, 1)[None], *arguments[1:])
+        return (found.flatten(0, 1)[None], *arguments[1:])
 
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     handle = head.register_forward_pre_hook(pick) if head is not None else None
@@ -275,4 +279,6 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return logits[0].reshape(*entry.shape, -1) if picked else logits[entry, place]
+    if picked:
+        return logits[0].reshape(*entry.shape, -1)
+    return logits[entry.to(logits.device), place.to(logits.device)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.analysis._inputs import AnalysisInput, check_inputs
 from lpes_evo.errors import EvaluationError, UnsupportedModelError
 
@@ -96,7 +97,7 @@ def measure_attention(
                 if name == "scaled":
                     stack.enter_context(patch_rope(model, scales))
                 for number, entry in enumerate(inputs):
-                    ids = torch.tensor([entry.token_ids], device=model.device)
+                    ids = torch.tensor([entry.token_ids], device=input_device(model))
                     with watch_last_token(model) as weights_of:
                         decoder(input_ids=ids, use_cache=False)
 

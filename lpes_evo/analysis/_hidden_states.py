@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.analysis._inputs import AnalysisInput, check_inputs
 from lpes_evo.analysis._similarity import cka_distance, cosine_distance, relative_l2
 from lpes_evo.errors import EvaluationError, UnsupportedModelError
@@ -87,8 +88,9 @@ def measure_drift(
     inputs = check_inputs(inputs)
     n_layers = count_layers(model)
     vectors = np.atleast_2d(check_scales(scales, n_layers))
+    device = input_device(model)
     if batch_tokens is None:
-        batch_tokens = default_batch_tokens(model.device.type)
+        batch_tokens = default_batch_tokens(device.type)
     check_count("batch_tokens", batch_tokens)
 
     # An input must be rotated as on a fresh model, whatever the model has seen before.
@@ -96,7 +98,7 @@ def measure_drift(
     values = np.empty((len(MEASURES), len(vectors), len(inputs), n_layers))
     with torch.inference_mode(), patch_rope(model, np.ones(n_layers)) as patch:
         for number, entry in enumerate(inputs):
-            ids = torch.tensor([entry.token_ids], device=model.device)
+            ids = torch.tensor([entry.token_ids], device=device)
             n_together = max(1, batch_tokens // entry.n_tokens - 1)
             for first in range(0, len(vectors), n_together):
                 group = vectors[first : first + n_together]

@@ -212,7 +212,9 @@ def _check_names(methods: tuple[str, ...] | None) -> None:
 def _load(name: str, dtype: str, device: str) -> _Subject:
     """Load a model, or make one of random weights for the name of a shape."""
     from lpes_evo.bench._shapes import PREFIX, Shape, random_model
-    from lpes_evo.models import load_model, resolve_device, resolve_dtype
+    from lpes_evo.models import load_model, refuse_group, resolve_device, resolve_dtype
+
+    refuse_group(device, "a benchmark of methods")
 
     if not name.startswith(PREFIX):
         loaded = load_model(name, dtype=dtype, device=device)

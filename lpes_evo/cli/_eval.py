@@ -10,6 +10,7 @@ from lpes_evo.cli._options import (
     FILES,
     RUNNING,
     DevicesOption,
+    GpusPerWorkerOption,
     OptionalModelArgument,
     RayOption,
     ReporterOption,
@@ -47,6 +48,7 @@ def evaluate(
     model: OptionalModelArgument = None,
     devices: DevicesOption = "auto",
     ray: RayOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     batch_limit: Annotated[
         float | None,
         typer.Option(
@@ -115,6 +117,7 @@ def evaluate(
                 folder,
                 devices=devices,
                 ray_address=ray,
+                gpus_per_worker=gpus_per_worker,
                 batch_limit=batch_limit,
                 reporter=reporters,
             )

@@ -38,11 +38,12 @@ def train_moice(
 ) -> None:
     """Train the routers of MoICE for a model, and leave the model as it is."""
     from lpes_evo.methods.moice import TrainingSettings, read_sequences, save_routers, train_routers
-    from lpes_evo.models import load_model
+    from lpes_evo.models import load_model, refuse_group
     from lpes_evo.storage import check_new_file
 
     settings = TrainingSettings(**TRAINING.chosen(given))
     check_new_file(output)
+    refuse_group(device, "the training of routers")
     loaded = load_model(model, device=device, **DTYPE.chosen(given))
 
     texts = read_sequences(data, loaded.tokenizer)

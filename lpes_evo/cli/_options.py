@@ -25,8 +25,8 @@ DevicesOption = Annotated[
     str,
     typer.Option(
         "--devices",
-        help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2 (two CPU workers); in-process "
-        "for none.",
+        help="One worker for each: auto (all CUDA GPUs), cuda:0,cuda:1, mps, cpu, cpu:2 (two CPU workers); groups for "
+        "large models: cuda:0+cuda:1, auto:2; in-process for none.",
         rich_help_panel=RUNNING,
     ),
 ]
@@ -36,6 +36,15 @@ RayOption = Annotated[
         "--ray",
         metavar="ADDRESS",
         help="Use every GPU of a Ray cluster: host:port, auto or local.",
+        rich_help_panel=RUNNING,
+    ),
+]
+GpusPerWorkerOption = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus-per-worker",
+        metavar="N",
+        help="GPUs of each worker on a Ray cluster, for models larger than one GPU.",
         rich_help_panel=RUNNING,
     ),
 ]

@@ -24,7 +24,8 @@ def report(
     ] = None,
     no_drift: Annotated[bool, typer.Option("--no-drift", help="Leave representational drift out.")] = False,
     device: Annotated[
-        str, typer.Option("--device", help="Where drift is measured: auto, cpu, cuda:N or mps.")
+        str,
+        typer.Option("--device", help="Where drift is measured: auto, cpu, cuda:N, mps or cuda:0+cuda:1."),
     ] = "auto",
 ) -> None:
     """Write a run as one HTML page with its pictures inside, which opens without a network."""

@@ -12,6 +12,7 @@ from lpes_evo.cli._options import (
     RUNNING,
     ConfigOption,
     DevicesOption,
+    GpusPerWorkerOption,
     PresetOption,
     RayOption,
     ReporterOption,
@@ -66,6 +67,7 @@ def search(
     ] = None,
     devices: DevicesOption = "auto",
     ray: RayOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     evaluation_limit: Annotated[
         float | None,
         typer.Option(
@@ -110,6 +112,7 @@ def search(
             folder,
             devices=devices,
             ray_address=ray,
+            gpus_per_worker=gpus_per_worker,
             work_limit=evaluation_limit,
             reporter=reporters,
         )

@@ -35,6 +35,7 @@ def run_evaluation(
     *,
     devices: str = "auto",
     ray_address: str | None = None,
+    gpus_per_worker: int | None = None,
     batch_limit: float | None = None,
     reporter: Reporter | None = None,
 ) -> EvalResults:
@@ -45,6 +46,7 @@ def run_evaluation(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
+        gpus_per_worker: GPUs of each worker on a Ray cluster; ``None`` for one.
         batch_limit: Seconds after which a forward pass of a batch counts as hung; ``None`` for no limit.
         reporter: Reports the progress.
 
@@ -75,6 +77,7 @@ def run_evaluation(
             EvalTargetSpec(config),
             devices,
             ray_address=ray_address,
+            gpus_per_worker=gpus_per_worker,
             work_limit=batch_limit,
             on_event=reporter.stage,
         ) as pool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lpes_evo.accelerators import empty_caches, is_gpu
+from lpes_evo.accelerators import device_kind, devices_of, empty_caches, input_device, is_gpu
 from lpes_evo.errors import ConfigError, LpesError
 from lpes_evo.evals._arms import Arm
 from lpes_evo.evals._config import EvalConfig
@@ -115,6 +115,7 @@ class EvalTargetSpec:
         """Load the model on a device.
 
         Raises:
+            ConfigError: vLLM has several devices, over which it is not spread here.
             ModelError: The model cannot be loaded or used.
         """
         from lpes_evo.models import load_model, resolve_device, resolve_dtype
@@ -124,6 +125,11 @@ class EvalTargetSpec:
         place = device
         is_served = self.config.engine == VllmEngine.name
         if is_served:
+            if len(devices_of(device)) > 1:
+                raise ConfigError(
+                    f"Expected one device for each worker with --engine vllm, but got {device!r}. Spread models with "
+                    "the engine transformers."
+                )
             # The device belongs to vLLM. Beside it the model serves the checks alone, in the same number format.
             dtype, place = resolve_dtype(dtype, resolve_device(device), model.name), "cpu"
         loaded = load_model(
@@ -146,7 +152,7 @@ def describe_target(target: EvalTarget) -> dict[str, Any]:
     from lpes_evo.models import weights_hash
 
     loaded = target.loaded
-    kind = loaded.device.partition(":")[0]
+    kind = device_kind(loaded.device)
     return {
         "n_layers": loaded.n_layers,
         "revision": loaded.revision,
@@ -178,7 +184,7 @@ def check_arms(target: EvalTarget, arms: Sequence[Arm]) -> list[dict[str, Any]]:
     records = []
     for arm in arms:
         with arm.apply(target.loaded), torch.inference_mode():
-            model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
+            model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=input_device(model)), use_cache=False)
         record, length = arm.record(target.loaded.n_layers, model), arm.method.unchanged_below(model)
         # Journals of version 1 know the length by this name, and an evaluation resumes where the records are equal.
         records.append(record if length is None else record | {"neutral_up_to": length})

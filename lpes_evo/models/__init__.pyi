@@ -10,4 +10,5 @@ from ._model import (
     smollm2_file as smollm2_file,
     weights_hash as weights_hash,
 )
+from ._spread import place_model as place_model, refuse_group as refuse_group, spread as spread
 from ._window import window as window

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lpes_evo.accelerators import device_kind, mps_fault
+from lpes_evo.accelerators import device_kind, devices_of, mps_fault
 from lpes_evo.errors import ModelError, install_command
 from lpes_evo.models._adapters import Adapter, find_adapter, own_tokenizer, put_adapter_on
 from lpes_evo.models._loading import ROPE_NOTE, check_folder, read_model, refuse_revision
+from lpes_evo.models._progress import LoadingProgress
+from lpes_evo.models._spread import place_model, require_accelerate
 from lpes_evo.models._window import window
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -30,7 +32,7 @@ class LoadedModel:
         n_layers: Number of decoder layers, and so of scales.
         max_length: Window in tokens, see `lpes_evo.models.window`.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: ``cpu``, ``cuda:N`` or ``mps``.
+        device: ``cpu``, ``cuda:N``, ``mps``, or a group such as ``cuda:0+cuda:1``.
         attention: Attention backend in use, such as ``sdpa``.
         base: Name of the base model if ``name`` is an adapter, else ``None``.
         notes: Corrections that were made while loading, one sentence each.
@@ -72,7 +74,7 @@ def load_model(
             instructions for it. It is float16 on a GPU without bfloat16 and on macOS before 14, and float32 on any
             other CPU and for the embedded model.
         device: ``cpu``, ``cuda``, ``cuda:N``, ``mps`` (Apple's GPU), or ``auto``: the first CUDA device if there is
-            one, else the CPU.
+            one, else the CPU. ``cuda:0+cuda:1`` spreads the layers over several GPUs.
         attention: Attention backend of transformers, such as ``sdpa`` or ``eager``; ``None`` to let transformers
             choose.
         trust_remote_code: Whether code that is shipped with the model may run.
@@ -84,7 +86,7 @@ def load_model(
         ModelError: The model is unknown or unreadable, has no tokenizer, or has missing or superfluous weights. Or an
             extra package is missing, the device does not exist, or an option is unknown or does not suit the model. Or
             the window or the rotary frequencies of the model are not sound. Or an adapter is of another kind than LoRA,
-            is incomplete, or does not fit its base.
+            is incomplete, or does not fit its base. Or the memory of the devices does not suffice.
         UnsupportedModelError: The architecture has no rotary embedding that can be scaled layer by layer.
     """
     import torch
@@ -104,12 +106,15 @@ def load_model(
         {"attn_implementation": attention} if attention else {}
     )
 
-    if adapter is None:
-        model, tokenizer = _read(base, revision, trust_remote_code, options)
-    else:
-        model, tokenizer = _read_adapted(adapter, trust_remote_code, options)
+    progress = LoadingProgress(str(name))
+    with progress.of_files():
+        if adapter is None:
+            model, tokenizer = _read(base, revision, trust_remote_code, options)
+        else:
+            model, tokenizer = _read_adapted(adapter, trust_remote_code, options)
 
-    model.eval().requires_grad_(False).to(resolved_device)
+    model.eval().requires_grad_(False)
+    place_model(model, resolved_device, progress)
     check_frequencies(model)
     forget_lengths(model)
     return LoadedModel(
@@ -131,16 +136,16 @@ def device_name(device: str) -> str:
     """Return the product name of a device.
 
     Args:
-        device: ``cpu``, ``cuda:N`` or ``mps``.
+        device: ``cpu``, ``cuda:N``, ``mps`` or a group.
 
     Returns:
         The name of the GPU, or of the processor if the system states it. Apple's GPU is part of the processor and has
-        no separate name.
+        no separate name. The name of a group is that of its first device.
     """
     import torch
 
     if device_kind(device) == "cuda":
-        return torch.cuda.get_device_name(device)
+        return torch.cuda.get_device_name(devices_of(device)[0])
     return platform.processor() or platform.machine()
 
 
@@ -209,19 +214,32 @@ def resolve_device(device: str) -> str:
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N``, ``mps``, or ``auto``: the first CUDA device if there is one, else the
-            CPU. Apple's GPU is used only if it is named.
+            CPU. Apple's GPU is used only if it is named. ``+`` joins several CUDA devices to a group. The group
+            ``cpu+cpu`` spreads a model over one CPU, to try out what is to run on GPUs.
 
     Returns:
-        ``cpu``, ``cuda:N`` or ``mps``.
+        ``cpu``, ``cuda:N``, ``mps`` or a group.
 
     Raises:
-        ModelError: The name is unknown, or the device does not exist.
+        ModelError: The name is unknown, the device does not exist, a group names a GPU twice, or accelerate is missing,
+            which a group needs.
     """
     import torch
 
-    unknown = ModelError(f"Expected the device to be auto, cpu, cuda, cuda:N or mps, but got {device!r:.80}.")
+    unknown = ModelError(
+        "Expected the device to be auto, cpu, cuda, cuda:N, mps or a group such as cuda:0+cuda:1, but got "
+        f"{device!r:.80}."
+    )
     if not isinstance(device, str):
         raise unknown
+    if len(devices_of(device)) > 1:
+        if not re.fullmatch(r"cuda:\d+(\+cuda:\d+)+|cpu(\+cpu)+", device):
+            raise unknown
+        require_accelerate(device)
+        names = devices_of(device)
+        if device_kind(device) == "cuda" and len(set(names)) < len(names):
+            raise ModelError(f"Expected a group to name each GPU once, but got {device!r:.80}.")
+        return "+".join(map(resolve_device, names))
     if device == "auto":
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
@@ -255,7 +273,7 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
 
     Args:
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``, see `load_model`.
-        device: ``cpu``, ``cuda:N`` or ``mps``.
+        device: ``cpu``, ``cuda:N``, ``mps`` or a group.
         name: Name of the model.
 
     Returns:
@@ -273,7 +291,7 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
     if name == "tiny":
         return "float32"
 
-    if device == "cpu":
+    if device_kind(device) == "cpu":
         # Without these instructions bfloat16 is emulated. SmolLM2-135M on one AVX2 core then ran at 43 tokens per
         # second, and at 296 in float32.
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
@@ -281,7 +299,8 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
 
     if device == "mps":
         return "bfloat16" if torch.backends.mps.is_macos_or_newer(14, 0) else "float16"
-    return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
+    capability = min(torch.cuda.get_device_capability(single) for single in devices_of(device))
+    return "bfloat16" if capability[0] >= 8 else "float16"
 
 
 def _read(

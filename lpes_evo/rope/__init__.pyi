@@ -19,6 +19,7 @@ from ._structure import (
     decoder_layers as decoder_layers,
     find_structure as find_structure,
     is_dynamic as is_dynamic,
+    is_rotary as is_rotary,
     rope_types as rope_types,
     unwrapped_model as unwrapped_model,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import ModelError
 from lpes_evo.rope._structure import find_structure, is_dynamic, rope_types
 from lpes_evo.rope._tables import indexes_table, sincos_table
@@ -73,8 +74,11 @@ def repair_frequencies(model: torch.nn.Module) -> None:
     """
     structure = find_structure(model)
     for module in structure.rotary_modules:
-        device = next(structure.decoder.parameters()).device
         for name, buffer in _fresh_buffers(module).items():
+            # The layers of a model that is spread over several devices may own their rotary modules.
+            before = getattr(module, name, None)
+            is_placed = isinstance(before, torch.Tensor) and not before.is_meta
+            device = before.device if is_placed else input_device(structure.decoder)
             # Dynamic types also keep the frequencies of short inputs, in a plain attribute that stays as it is.
             module.register_buffer(name, buffer.to(device), persistent=False)
 

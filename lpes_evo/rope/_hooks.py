@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import ModelError, UnsupportedModelError
 from lpes_evo.rope._caches import change_rotation
 from lpes_evo.rope._compiled import sweep_code
@@ -99,7 +100,7 @@ class RopeHooks:
 
         # The scales are on the device before the first forward pass, so that compiled code finds the same state in
         # every pass.
-        self.layer_scales.on(next(self._decoder.parameters()).device)
+        self.layer_scales.on(input_device(self._decoder))
 
     def hand_over(self, layer: int, tables: Any) -> Any:
         """Return the tables of one layer, and record that they have reached the layer."""

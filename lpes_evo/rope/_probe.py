@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.rope._compiled import without_compiled_code
 from lpes_evo.rope._patch import RopePatch, patch_rope
 from lpes_evo.rope._structure import count_layers, unwrapped_model
@@ -35,8 +36,7 @@ def rotary_layers(model: torch.nn.Module) -> tuple[int, ...]:
     """
     model = unwrapped_model(model)
     scales = torch.ones(count_layers(model), requires_grad=True)
-    device = next(model.parameters()).device
-    ids = torch.arange(1, 5, device=device)[None]
+    ids = torch.arange(1, 5, device=input_device(model))[None]
     taken: list[tuple[int, torch.Tensor]] = []
 
     def record(layer: int, tables: Any) -> None:

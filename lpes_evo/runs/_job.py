@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from lpes_evo.accelerators import device_kind
 from lpes_evo.config import RunConfig, settings_hash
 from lpes_evo.errors import TaskError
 from lpes_evo.execution import ProblemFacts, with_less_memory
@@ -156,7 +157,7 @@ def describe(job: RunJob) -> JobFacts:
         n_layers=loaded.n_layers,
         max_length=loaded.max_length,
         dtype=loaded.dtype,
-        device=loaded.device.partition(":")[0],
+        device=device_kind(loaded.device),
         device_name=device_name(loaded.device),
         attention=loaded.attention,
         weights=weights_hash(loaded.model),

@@ -54,6 +54,7 @@ def run_search(
     *,
     devices: str = "auto",
     ray_address: str | None = None,
+    gpus_per_worker: int | None = None,
     work_limit: float | None = None,
     reporter: Reporter | None = None,
 ) -> RunResult:
@@ -67,6 +68,7 @@ def run_search(
         folder: The folder; it must exist.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`: one worker per device.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
+        gpus_per_worker: GPUs of each worker on a Ray cluster; ``None`` for one.
         work_limit: Seconds after which a forward pass of an evaluation counts as hung; ``None`` for a limit that
             follows the evaluations seen.
         reporter: Receives the progress of the run.
@@ -89,6 +91,7 @@ def run_search(
             JobSpec(config),
             devices,
             ray_address=ray_address,
+            gpus_per_worker=gpus_per_worker,
             work_limit=work_limit,
             on_event=reporter.stage,
         )

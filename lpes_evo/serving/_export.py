@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lpes_evo.errors import ConfigError, ScalesError
-from lpes_evo.models import LoadedModel, load_model, weights_hash
+from lpes_evo.models import LoadedModel, load_model, refuse_group, weights_hash
 from lpes_evo.scales import Scales, load_scales
 from lpes_evo.serving._arguments import CONFIG_KEY
 from lpes_evo.serving._card import RunRecord, find_run, model_card
@@ -66,11 +66,12 @@ def export_model(
         ConfigError: The folder exists or would be inside the model, or ``dtype`` is given for weights that stay.
         ScalesError: The scales cannot be read, or were found on a model of another depth or name.
         JournalError: The run folder of the scales is damaged, or another process is writing the same folder.
-        ModelError: The model cannot be loaded, or the folder does not reproduce the patched model.
+        ModelError: The device is a group, the model cannot be loaded, or the folder does not reproduce the patched model.
         UnsupportedModelError: The architecture cannot run under scales without lpes-evo; see docs/serving.md.
         StorageError: A file cannot be written, for example because the disk is full.
     """
     name, out = str(name), Path(out)
+    refuse_group(device, "the check of an export")
     found = load_scales(scales)
     run = find_run(scales, found)
     source = find_source(name, revision)

@@ -5,4 +5,4 @@ from ._outcome import Completion as Completion, Failure as Failure
 from ._pool import Pool as Pool, Usage as Usage
 from ._process import DevicePool as DevicePool
 from ._ray import RayPool as RayPool
-from ._steps import mark_step as mark_step
+from ._steps import mark_step as mark_step, tell as tell

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lpes_evo.workers._message import answer, make_target
+from lpes_evo.workers._message import Message, answer, make_target
 from lpes_evo.workers._slots import BEAT_SECONDS
-from lpes_evo.workers._steps import n_steps
+from lpes_evo.workers._steps import n_steps, take_news
 
 ALIVE = b""
 """The frame that says that a worker is alive."""
@@ -102,7 +102,9 @@ class _Voice:
             # An answer that is being sent is a sign of life itself.
             if self._is_busy and self._sending.acquire(blocking=False):
                 try:
-                    self._connection.send_bytes(ALIVE if n_done == n_told else ADVANCED)
+                    news = take_news()
+                    plain = ALIVE if n_done == n_told else ADVANCED
+                    self._connection.send_bytes(Message("told", text=news).encode() if news else plain)
                     n_told = n_done
                 except OSError:
                     os._exit(1)

@@ -1,4 +1,4 @@
-"""Device: the device of a worker, and the environment variables that restrict the worker to it."""
+"""Device: the device or the devices of a worker, and the environment variables that restrict the worker to them."""
 
 import itertools
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from lpes_evo.accelerators import mps_fault
+from lpes_evo.accelerators import device_kind, devices_of, mps_fault
 from lpes_evo.errors import ConfigError
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -17,11 +17,13 @@ MOST_WORKERS = 1024
 
 @dataclass(frozen=True)
 class Device:
-    """The device of one worker.
+    """The device of one worker, or the group of devices that its model is spread over.
 
     Attributes:
-        name: Name for the user: ``cpu``, ``mps``, or ``cuda:N``, where N counts the GPUs that the user made visible.
-        local_name: Name for torch in the worker: ``cpu``, ``mps``, or ``cuda:0`` for the only GPU that is visible.
+        name: Name for the user: ``cpu``, ``mps``, or ``cuda:N``, where N counts the GPUs that the user made visible; a
+            group is ``cuda:2+cuda:3``.
+        local_name: Name in the worker: ``cpu``, ``mps``, or ``cuda:0`` for the only GPU that is visible; a group is
+            ``cuda:0+cuda:1``.
         environment: Variables that are set for the worker before torch is imported.
     """
 
@@ -39,13 +41,15 @@ def parse_devices(text: str) -> tuple[Device, ...]:
     Args:
         text: ``auto`` (all CUDA devices, else one worker on the CPU), ``cuda`` (all CUDA devices), ``cuda:0,cuda:1``,
             ``mps`` (Apple's GPU), ``cpu``, or ``cpu:2`` for two workers on the CPU; several entries are separated by
-            commas.
+            commas. ``+`` joins GPUs to the group of one worker, as in ``cuda:0+cuda:1``; ``auto:2`` makes groups of
+            two of all CUDA devices. ``cpu+cpu`` is one worker that spreads its model over one CPU, to try it out.
 
     Returns:
-        One device for each worker.
+        One device or group for each worker.
 
     Raises:
-        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there is no GPU of the kind.
+        ConfigError: An entry is unknown, a GPU is not among the visible ones, or there is no GPU of the kind. Or GPUs
+            are left over when groups are made, or a GPU stands in a group twice.
     """
     names = [name for entry in str(text).split(",") for name in _expand(entry.strip(), text)]
     if len(names) > MOST_WORKERS:
@@ -85,6 +89,17 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _expand(entry: str, text: str) -> list[str]:
+    """Return the names of the devices and groups that an entry stands for."""
+    if re.fullmatch(r"auto:[1-9]\d{0,3}", entry):
+        return _groups(int(entry.partition(":")[2]))
+    if re.fullmatch(r"cpu(\+cpu)+", entry):
+        return [entry]
+    if re.fullmatch(r"cuda:\d{1,4}(\+cuda:\d{1,4})+", entry):
+        names = devices_of(entry)
+        if len(set(names)) < len(names):
+            raise ConfigError(f"Expected a group to name each GPU once, but got {entry!r:.80}.")
+        return [entry]
+
     if entry in ("auto", "cuda"):
         gpus = [f"cuda:{index}" for index in range(_n_gpus())]
         if not gpus and entry == "cuda":
@@ -106,14 +121,49 @@ def _expand(entry: str, text: str) -> list[str]:
         return ["mps"]
 
     raise ConfigError(
-        "Expected devices such as auto, cuda:0,cuda:1, mps, cpu or cpu:2 (two CPU workers), but got "
-        f"{text!r:.80}."
+        "Expected devices such as auto, cuda:0,cuda:1, mps, cpu or cpu:2 (two CPU workers), or groups such as "
+        f"cuda:0+cuda:1 or auto:2, but got {text!r:.80}."
     )
 
 
+def _groups(size: int) -> list[str]:
+    """Return the names of groups of all GPUs.
+
+    Args:
+        size: GPUs of a group.
+
+    Raises:
+        ConfigError: There are fewer GPUs, or some are left over.
+    """
+    n_gpus = _n_gpus()
+    if not n_gpus or n_gpus % size:
+        remedy = (
+            "Name the groups, as in --devices cuda:0+cuda:1, to leave some out."
+            if n_gpus
+            else "Use --devices cpu."
+        )
+        raise ConfigError(
+            f"Expected GPUs that make groups of {size} without a remainder, but torch sees {n_gpus}. {remedy}"
+        )
+    return ["+".join(f"cuda:{first + place}" for place in range(size)) for first in range(0, n_gpus, size)]
+
+
 def _device(name: str, threads: dict[str, str]) -> Device:
-    if name in ("cpu", "mps"):
+    if device_kind(name) in ("cpu", "mps"):
         return Device(name, name, threads | {"CUDA_VISIBLE_DEVICES": ""})
+
+    gpus = devices_of(name)
+    visible = ",".join(map(_visible_entry, gpus))
+    local_name = "+".join(f"cuda:{place}" for place in range(len(gpus)))
+    return Device(name, local_name, threads | {"CUDA_VISIBLE_DEVICES": visible})
+
+
+def _visible_entry(name: str) -> str:
+    """Return the entry of ``CUDA_VISIBLE_DEVICES`` that a GPU stands for.
+
+    Raises:
+        ConfigError: The list has no such entry.
+    """
     index = int(name.partition(":")[2])
     visible = _visible_gpus()
     if visible is not None and index >= len(visible):
@@ -121,8 +171,7 @@ def _device(name: str, threads: dict[str, str]) -> Device:
             f"Expected a GPU among the {len(visible)} of CUDA_VISIBLE_DEVICES={','.join(visible)!r}, but got {name!r}. "
             "GPUs are counted from cuda:0 within that list."
         )
-    entry = str(index) if visible is None else visible[index]
-    return Device(name, "cuda:0", threads | {"CUDA_VISIBLE_DEVICES": entry})
+    return str(index) if visible is None else visible[index]
 
 
 def _visible_gpus() -> list[str] | None:

@@ -1,4 +1,4 @@
-"""RayPool: a pool on a Ray cluster, with one actor per GPU.
+"""RayPool: a pool on a Ray cluster, with one actor per GPU or group of GPUs.
 
 Lost actors are replaced by the pool, and not by Ray's ``max_restarts`` and ``max_task_retries``. These were tried: the
 program hears nothing of the tries before the last one, and so cannot report the loss of an actor or count its tries.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from lpes_evo.accelerators import devices_of
 from lpes_evo.errors import ConfigError, EvaluationError
 from lpes_evo.workers import _ray_host, _ray_session
 from lpes_evo.workers._devices import MOST_WORKERS, thread_limits
@@ -26,7 +27,7 @@ _TELL_AFTER_SECONDS = 30.0
 
 
 class RayPool(SlotPool):
-    """A pool with one actor per GPU of a Ray cluster, each with its own target; a lost actor is replaced.
+    """A pool with one actor per GPU, or group of GPUs, of a Ray cluster; a lost actor is replaced.
 
     A lost actor, alone or with its machine, is replaced wherever the cluster has room. While there is no room, its
     place waits, and the other actors continue. On a cluster without GPUs each actor takes one CPU.
@@ -37,10 +38,12 @@ class RayPool(SlotPool):
     Args:
         address: ``local`` for a cluster on this machine that ends with the pool, ``auto`` for the cluster that runs on
             this machine, or ``host:port``. A process that is connected to a cluster stays connected to it.
-        spec: Makes the target in each worker from the name of its device, ``cuda:0`` or ``cpu``. The spec is sent to
-            the worker. ``None`` for functions that need no target.
+        spec: Makes the target in each worker from the name of its device, ``cpu``, ``cuda:0`` or a group such as
+            ``cuda:0+cuda:1``. The spec is sent to the worker. ``None`` for functions that need no target.
         devices: ``cuda`` for all GPUs of the cluster, ``cpu`` for one actor per machine, ``cpu:N`` for N actors
             without a GPU, ``auto`` for the GPUs or, without GPUs, one actor per machine.
+        gpus_per_worker: GPUs of each actor, all of one machine. GPUs of a machine that are left over are told, and stay
+            idle.
         work_limit: Seconds after which work that is still alive counts as hung, from one step to the next, see
             `lpes_evo.workers.mark_step`. ``None`` follows the work itself: 20 times the longest piece seen so far but
             at least two minutes, and an hour until three are seen.
@@ -50,8 +53,8 @@ class RayPool(SlotPool):
         on_event: Called with one line about each lost, waiting or replaced worker.
 
     Raises:
-        ConfigError: Ray is not installed, there is no such cluster, it has no such devices, or the spec cannot be sent
-            to a worker.
+        ConfigError: Ray is not installed, there is no such cluster, it has no such devices, no machine has as many GPUs
+            as a worker is to have, or the spec cannot be sent to a worker.
         LpesError: The target cannot be made. The class is that of the error of the spec, or else `EvaluationError`.
         EvaluationError: The workers die before they are ready, or the cluster has no room for any worker.
     """
@@ -62,6 +65,7 @@ class RayPool(SlotPool):
         spec: Callable[[str], Any] | None = None,
         devices: str = "auto",
         *,
+        gpus_per_worker: int | None = None,
         work_limit: float | None = None,
         silence_limit: float = 60.0,
         patience: float = 300.0,
@@ -69,15 +73,17 @@ class RayPool(SlotPool):
     ) -> None:
         # Everything that can be checked without a cluster is checked first.
         n_cpu_actors = _n_cpu_actors(devices)
+        _check_gpus_per_worker(gpus_per_worker, devices)
         self._spec = pack(spec, "the spec of the pool")
         self._ray = _ray_session.import_ray()
         self._must_disconnect = _ray_session.connect(address, n_cpu_actors)
 
         try:
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-            self._device, n_workers, n_threads = _shares(nodes, devices, n_cpu_actors)
+            self._device, n_workers, n_threads = _shares(nodes, devices, n_cpu_actors, gpus_per_worker)
+            n_gpus = 0 if self._device == "cpu" else len(devices_of(self._device))
             super().__init__(
-                ["a CPU of the cluster" if self._device == "cpu" else "a GPU of the cluster"] * n_workers,
+                [_place_name(n_gpus)] * n_workers,
                 work_limit=work_limit,
                 silence_limit=silence_limit,
                 on_event=on_event,
@@ -89,12 +95,17 @@ class RayPool(SlotPool):
         self._patience = patience
         self._beat_seconds = min(_MOST_BEAT_SECONDS, silence_limit / _BEATS_PER_LIMIT)
         variables = thread_limits(n_threads)
-        if self._device == "cpu":
+        if not n_gpus:
             # Ray spreads the actors over machines, and hides the GPUs that an actor did not ask for.
             options = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
             variables["CUDA_VISIBLE_DEVICES"] = ""
         else:
-            options = {"num_cpus": 0, "num_gpus": 1}
+            options = {"num_cpus": 0, "num_gpus": n_gpus}
+            n_left = sum(int(node.get("GPU", 0)) for node in nodes) - n_gpus * n_workers
+            if n_left:
+                self.on_event(
+                    f"{n_left} GPUs of the cluster stay idle, since no machine has {n_gpus} of them left"
+                )
 
         self._strangers = _strangers()
         self._ray.cloudpickle.register_pickle_by_value(_ray_host)
@@ -176,7 +187,7 @@ class _RayWorker:
 
     def is_alive(self) -> bool:
         ready, _ = self._ray.wait([self._beat], timeout=0)
-        return not ready or self.receive(self._beat).kind in ("alive", "advanced")
+        return not ready or self.receive(self._beat).kind in ("alive", "advanced", "told")
 
     def send(self, request: bytes) -> None:
         self._answer = self._actor.work.remote(request)
@@ -190,7 +201,10 @@ class _RayWorker:
         self.is_placed = True
         if reference == self._beat:
             self._ask_for_beat()
-            has_advanced, self._n_steps = data != self._n_steps, data
+            n_steps, news = data
+            has_advanced, self._n_steps = n_steps != self._n_steps, n_steps
+            if news:
+                return Message("told", text=news)
             return Message("advanced" if has_advanced else "alive")
         self._answer = None
         return Message.decode(data)
@@ -216,18 +230,53 @@ def _n_cpu_actors(devices: str) -> int | None:
     if match is None or int(match[1]) > MOST_WORKERS:
         raise ConfigError(
             f"Expected the devices of a Ray cluster to be auto, cuda, cpu, or cpu:N for N at most {MOST_WORKERS}, but "
-            f"got {devices!r:.80}. Ray itself chooses the GPUs."
+            f"got {devices!r:.80}. Ray itself chooses the GPUs; --gpus-per-worker gives a worker several."
         )
     return int(match[1])
 
 
-def _shares(nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | None) -> tuple[str, int, int]:
+def _check_gpus_per_worker(gpus_per_worker: int | None, devices: str) -> None:
+    """Refuse a number of GPUs of a worker that is none, or that stands beside workers without a GPU.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if gpus_per_worker is None:
+        return
+    if isinstance(gpus_per_worker, bool) or not isinstance(gpus_per_worker, int) or gpus_per_worker < 1:
+        raise ConfigError(
+            f"Expected the GPUs of a worker to be a whole number of at least 1, but got {gpus_per_worker!r:.80}."
+        )
+    if devices.startswith("cpu"):
+        raise ConfigError(
+            f"Expected GPUs for workers of {gpus_per_worker} GPUs, but got the devices {devices!r}. Leave one of them "
+            "out."
+        )
+
+
+def _place_name(n_gpus: int) -> str:
+    """Return what messages call the place of a worker before it is known."""
+    return ("a CPU", "a GPU", f"{n_gpus} GPUs")[min(n_gpus, 2)] + " of the cluster"
+
+
+def _shares(
+    nodes: list[dict[str, float]], devices: str, n_cpu_actors: int | None, gpus_per_worker: int | None = None
+) -> tuple[str, int, int]:
     """Return the name of the device within an actor, the number of actors, and the number of threads of each."""
-    gpus = [(int(node.get("GPU", 0)), int(node.get("CPU", 0))) for node in nodes if node.get("GPU", 0) >= 1]
+    size = gpus_per_worker or 1
+    all_gpus = [(int(node.get("GPU", 0)), int(node.get("CPU", 0))) for node in nodes]
+    gpus = [(n // size, cpus) for n, cpus in all_gpus if n >= size]
     n_cpus = sum(int(node.get("CPU", 0)) for node in nodes)
 
     if gpus and devices in ("auto", "cuda"):
-        return "cuda:0", sum(n for n, _ in gpus), max(1, min(cpus // n for n, cpus in gpus))
+        group = "+".join(f"cuda:{place}" for place in range(size))
+        return group, sum(n for n, _ in gpus), max(1, min(cpus // n for n, cpus in gpus))
+
+    if gpus_per_worker is not None:
+        raise ConfigError(
+            f"Expected a machine of the Ray cluster with {size} GPUs for one worker, but its machines have "
+            f"{', '.join(str(n) for n, _ in all_gpus)}. Take fewer GPUs per worker."
+        )
 
     if devices == "cuda":
         raise ConfigError(

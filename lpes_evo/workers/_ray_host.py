@@ -27,21 +27,22 @@ class Host:
         from lpes_evo.workers import _message, _steps
 
         self._message = _message
-        self._n_steps = _steps.n_steps
+        self._steps = _steps
         self._target: Any = None
 
     def make(self, spec: bytes, device: str) -> bytes:
         """Make the target, and return a message with the place of this actor."""
         self._target, message = self._message.make_target(spec, device)
         if device != "cpu":
-            device = f"cuda:{os.environ.get('CUDA_VISIBLE_DEVICES', '?')}"
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "?").split(",")
+            device = "+".join(f"cuda:{entry}" for entry in visible)
         return dataclasses.replace(message, text=f"{device} of {socket.gethostname()}").encode()
 
     def work(self, request: bytes) -> bytes:
         """Do a piece of work."""
         return self._message.answer(request, self._target).encode()
 
-    def beat(self, seconds: float) -> int:
-        """Return the number of steps of the work, after a delay; the return shows that this process is alive."""
+    def beat(self, seconds: float) -> tuple[int, str]:
+        """Return the number of steps of the work and its news, after a delay; it shows that this process is alive."""
         time.sleep(seconds)
-        return self._n_steps()
+        return self._steps.n_steps(), self._steps.take_news()

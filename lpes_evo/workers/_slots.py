@@ -250,6 +250,9 @@ class SlotPool(Pool):
 
         elif message.kind == "advanced":
             slot.worked = 0.0
+        elif message.kind == "told":
+            slot.worked = 0.0
+            self.on_event(f"{slot.name} {message.text}")
         elif message.kind == "done":
             self._take_result(slot, message)
         elif message.kind == "gone":

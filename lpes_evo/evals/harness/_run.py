@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
+from lpes_evo.accelerators import device_kind, devices_of
 from lpes_evo.errors import ConfigError, TaskError
 from lpes_evo.evals.harness._load import check_tasks, load_tasks
 from lpes_evo.evals.harness._names import harness_name, require_harness
@@ -74,13 +75,13 @@ def run_harness(
 
     from lpes_evo.evals.harness._model import LpesLM
 
-    devices = [loaded.device] if loaded.device.startswith("cuda") else []
+    devices = devices_of(loaded.device) if device_kind(loaded.device) == "cuda" else ()
     logger = logging.getLogger("lm_eval")
     level = logger.level
     scores = {}
     with (
         isolated_random(seed, "harness"),
-        torch.random.fork_rng(devices),
+        torch.random.fork_rng(map(torch.device, devices)),
         LpesLM(loaded, scales, batch_size=batch_size) as model,
     ):
         # The warnings of the harness are about the settings given here; what concerns questions is in the score.

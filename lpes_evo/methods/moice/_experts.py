@@ -77,7 +77,8 @@ def mixed_experts(
     def attend(call: AttentionCall) -> torch.Tensor:
         cosines, sines = (table[:, :, None] for table in call.tables)
         router_query = call.rotate_query(cosines[0], sines[0])
-        probabilities = routers.of(call.layer)(router_query)
+        # The layers of a model that is spread over several devices have their routers beside them.
+        probabilities = routers.of(call.layer).to(router_query.device)(router_query)
         if seen is not None:
             seen[call.layer] = probabilities
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.config import Settings
 from lpes_evo.errors import ConfigError, EvaluationError
 from lpes_evo.methods import BASE_SETS
@@ -211,7 +212,7 @@ def _loss(model: Any, ids: Sequence[int]) -> "torch.Tensor":
     """Return the mean negative log-likelihood of all tokens after the first, in nats."""
     import torch
 
-    inputs = torch.tensor([list(ids)], device=model.device)
+    inputs = torch.tensor([list(ids)], device=input_device(model))
     logits = model(input_ids=inputs, use_cache=False).logits[0, :-1].float()
     return torch.nn.functional.cross_entropy(logits, inputs[0, 1:])
 

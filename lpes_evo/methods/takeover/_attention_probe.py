@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from lpes_evo.accelerators import input_device
 from lpes_evo.errors import UnsupportedModelError
 from lpes_evo.methods.takeover._attention_interface import intercepted_attention
 from lpes_evo.methods.takeover._rotation import Rotation, find_rotation, n_probes, probe_tables
@@ -117,9 +118,8 @@ def _table_width(decoder: Any, rotary_modules: tuple[torch.nn.Module, ...]) -> i
 
 def _run(decoder: Any, batch: int) -> None:
     """Run a decoder over eight tokens in evaluation mode."""
-    device = next(decoder.parameters()).device
     ids = (
-        torch.arange(1, 9, device=device)[None].expand(batch, -1)
+        torch.arange(1, 9, device=input_device(decoder))[None].expand(batch, -1)
         % decoder.config.get_text_config().vocab_size
     )
     training = decoder.training
