@@ -66,7 +66,8 @@ def export_model(
         ConfigError: The folder exists or would be inside the model, or ``dtype`` is given for weights that stay.
         ScalesError: The scales cannot be read, or were found on a model of another depth or name.
         JournalError: The run folder of the scales is damaged, or another process is writing the same folder.
-        ModelError: The device is a group, the model cannot be loaded, or the folder does not reproduce the patched model.
+        ModelError: The device is a group, the model cannot be loaded, or the folder does not reproduce the patched
+            model.
         UnsupportedModelError: The architecture cannot run under scales without lpes-evo; see docs/serving.md.
         StorageError: A file cannot be written, for example because the disk is full.
     """

@@ -138,9 +138,7 @@ def _groups(size: int) -> list[str]:
     n_gpus = _n_gpus()
     if not n_gpus or n_gpus % size:
         remedy = (
-            "Name the groups, as in --devices cuda:0+cuda:1, to leave some out."
-            if n_gpus
-            else "Use --devices cpu."
+            "Name the groups, as in cuda:0+cuda:1, to leave some out." if n_gpus else "Use --devices cpu."
         )
         raise ConfigError(
             f"Expected GPUs that make groups of {size} without a remainder, but torch sees {n_gpus}. {remedy}"

@@ -58,8 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ray)
 
 
-def machine_of_ray() -> dict[str, int]:
-    """Describe a machine of four CPUs and a GPU that it pretends to have.
+def machine_of_ray(n_gpus: int = 1) -> dict[str, int]:
+    """Describe a machine of four CPUs and some GPUs that it pretends to have.
 
     Ray gives its helpers 15 s to choose ports by themselves, which is too little on a busy machine
     (github.com/ray-project/ray/issues/65983).
@@ -75,7 +75,7 @@ def machine_of_ray() -> dict[str, int]:
         for one in sockets:
             one.bind(("", 0))
         ports = [one.getsockname()[1] for one in sockets]
-    return {"num_cpus": 4, "num_gpus": 1, **dict(zip(helpers, ports, strict=True))}
+    return {"num_cpus": 4, "num_gpus": n_gpus, **dict(zip(helpers, ports, strict=True))}
 
 
 def hand_on_the_port(services: Any, patch: pytest.MonkeyPatch) -> None:
@@ -92,13 +92,13 @@ def hand_on_the_port(services: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def add_machine() -> Callable[[Any], None]:
+def add_machine() -> Callable[..., Any]:
     """Adds a machine to a cluster."""
-    return lambda cluster: cluster.add_node(**machine_of_ray())
+    return lambda cluster, n_gpus=1: cluster.add_node(**machine_of_ray(n_gpus))
 
 
 @pytest.fixture(scope="session")
-def ray_cluster(add_machine: Callable[[Any], None]) -> Iterator[Any]:
+def ray_cluster(add_machine: Callable[..., Any]) -> Iterator[Any]:
     """A cluster of two machines, which this process is no part of yet."""
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     from ray._private import services

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from lpes_evo.errors import ConfigError
-from lpes_evo.workers import Device, DevicePool, parse_devices
+from lpes_evo.workers import Device, DevicePool, make_pool, parse_devices
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +78,68 @@ def test_a_limit_of_threads_that_the_user_set_holds_where_it_is_smaller(monkeypa
     assert environment["OPENBLAS_NUM_THREADS"] == "1"
 
 
+def test_gpus_joined_by_a_plus_are_one_worker_that_sees_them_alone(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    first, second = parse_devices("cuda:0+cuda:1,cuda:3+cuda:2")
+    assert (first.name, second.name) == ("cuda:0+cuda:1", "cuda:3+cuda:2")
+    assert first.local_name == second.local_name == "cuda:0+cuda:1"
+    assert visible("cuda:0+cuda:1,cuda:3+cuda:2") == ["4,5", "7,6"]
+    with pytest.raises(ConfigError, match=r"among the 4 of CUDA_VISIBLE_DEVICES=.*but got 'cuda:4'"):
+        parse_devices("cuda:3+cuda:4")
+
+
+def test_auto_with_a_number_makes_groups_of_all_gpus(monkeypatch):
+    monkeypatch.setattr("lpes_evo.workers._devices._n_gpus", lambda: 4)
+    assert names("auto:2") == ["cuda:0+cuda:1", "cuda:2+cuda:3"]
+    assert names("auto:1") == names("auto")
+    assert names("auto:4") == ["cuda:0+cuda:1+cuda:2+cuda:3"]
+
+
 @pytest.mark.parametrize(
-    "text", ["", "gpu", "cpu:0", "cpu:-1", "cuda:", "cuda:x", "cpu,,cpu", "cuda:0-3", "mps:1"]
+    ("n_gpus", "remedy"), [(5, "Name the groups"), (1, "Name the groups"), (0, "Use --devices cpu")]
+)
+def test_gpus_that_would_be_left_over_are_refused(monkeypatch, n_gpus, remedy):
+    monkeypatch.setattr("lpes_evo.workers._devices._n_gpus", lambda: n_gpus)
+    with pytest.raises(
+        ConfigError,
+        match=rf"^Expected GPUs that make groups of 2 without a remainder, but torch sees {n_gpus}\. {remedy}",
+    ):
+        parse_devices("auto:2")
+
+
+def test_a_gpu_stands_in_a_group_once():
+    with pytest.raises(
+        ConfigError, match=r"^Expected a group to name each GPU once, but got 'cuda:0\+cuda:0'"
+    ):
+        parse_devices("cuda:0+cuda:0")
+
+
+def test_one_cpu_can_stand_for_a_group():
+    assert [device.local_name for device in parse_devices("cpu+cpu,cpu")] == ["cpu+cpu", "cpu"]
+
+
+def test_gpus_per_worker_are_for_a_ray_cluster():
+    with pytest.raises(ConfigError, match=r"^Expected GPUs per worker with a Ray cluster alone, but got 2"):
+        make_pool(lambda device: device, "cpu", gpus_per_worker=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "gpu",
+        "cpu:0",
+        "cpu:-1",
+        "cuda:",
+        "cuda:x",
+        "cpu,,cpu",
+        "cuda:0-3",
+        "mps:1",
+        "cpu+",
+        "cuda:0+cpu",
+        "auto:0",
+        "auto+auto",
+    ],
 )
 def test_what_is_no_device_is_refused(text):
     with pytest.raises(

@@ -46,6 +46,20 @@ def wait_until(condition, seconds=30):
         time.sleep(0.05)
 
 
+def test_what_a_worker_tells_while_it_makes_its_target_reaches_the_pool(make_pool, events):
+    def spec(_device):
+        import time
+
+        from lpes_evo.workers import tell
+
+        tell("has loaded 40 %")
+        time.sleep(2.5)
+        return 1
+
+    assert make_pool("cpu", spec).call(lambda target: target) == 1
+    assert events == ["worker 0 on cpu has loaded 40 %"]
+
+
 def test_a_killed_worker_is_replaced_and_its_work_done_by_another(make_pool, events, tries):
     # A8
     pool = make_pool("cpu:3")

@@ -56,6 +56,54 @@ def test_every_gpu_of_the_cluster_has_one_worker_that_sees_it_alone(ray_cluster)
     assert names == [f"worker {number} on cuda:0 of {socket.gethostname()}" for number in range(2)]
 
 
+def test_a_worker_gets_several_gpus_of_one_machine_and_the_rest_is_told(ray_cluster, add_machine, events):
+    with pytest.raises(
+        ConfigError,
+        match=r"^Expected a machine of the Ray cluster with 2 GPUs for one worker, but .* have 1, 1\.",
+    ):
+        make_pool(None, ray_address=ray_cluster.address, gpus_per_worker=2)
+
+    def spec(device):
+        import os
+        import time
+
+        from lpes_evo.workers import tell
+
+        tell("has loaded 40 %")
+        time.sleep(12)
+        return device, os.environ["CUDA_VISIBLE_DEVICES"]
+
+    machine = add_machine(ray_cluster, n_gpus=2)
+    try:
+        with make_pool(
+            spec, ray_address=ray_cluster.address, gpus_per_worker=2, on_event=events.append
+        ) as pool:
+            assert pool.n_workers == 1
+            assert pool.call(lambda target: target) == ("cuda:0+cuda:1", "0,1")
+            assert pool.usage()[0].worker == f"worker 0 on cuda:0+cuda:1 of {socket.gethostname()}"
+    finally:
+        ray_cluster.remove_node(machine)
+    assert events == [
+        "2 GPUs of the cluster stay idle, since no machine has 2 of them left",
+        "worker 0 on 2 GPUs of the cluster has loaded 40 %",
+    ]
+
+
+@pytest.mark.parametrize("n_gpus", [0, -1, True, 1.5])
+def test_gpus_per_worker_are_a_whole_number(n_gpus):
+    with pytest.raises(
+        ConfigError, match=r"^Expected the GPUs of a worker to be a whole number of at least 1"
+    ):
+        RayPool("local", None, gpus_per_worker=n_gpus)
+
+
+def test_workers_on_cpus_have_no_gpus():
+    with pytest.raises(
+        ConfigError, match=r"^Expected GPUs for workers of 2 GPUs, but got the devices 'cpu:2'"
+    ):
+        RayPool("local", None, "cpu:2", gpus_per_worker=2)
+
+
 IMPORT = """
 import sys
 import lpes_evo
