@@ -8,12 +8,22 @@ from urllib.parse import urlsplit
 
 from lpes_evo.errors import LpesError
 
-_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_REPOSITORY = re.compile(r"(\w[\w.-]*)/\w[\w.-]*")
+_RUNS = "runs"
+"""The folder in which searches and evaluations put theirs."""
+_SUFFIXES = (".json", ".gguf", ".yaml")
 
 
 def is_repository_name(name: str) -> bool:
-    """Return whether a text has the form of a repository's name, ``user/repository``."""
-    return _REPOSITORY.fullmatch(name) is not None
+    """Return whether a text is the name of a repository, ``user/repository``, and no path on this disk.
+
+    A path is what ends as a file does, what begins with a folder that is here, and what is in ``runs``; a typing error
+    in one of these is told at once, without a question to the hub.
+    """
+    form = _REPOSITORY.fullmatch(name)
+    if form is None or name.endswith(_SUFFIXES):
+        return False
+    return form[1] != _RUNS and not Path(form[1]).is_dir()
 
 
 def hub_has_address() -> bool:

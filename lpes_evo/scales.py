@@ -17,6 +17,10 @@ from lpes_evo.storage import Record
 
 _FILE = "scales.json"
 
+SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
+"""The bounds of a scale. Beyond these bounds positions lose their meaning in float32, in which models compute angles:
+neighbouring positions become equal far above 2**24, or the angles of a whole window vanish."""
+
 
 def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64]:
     """Return the scales as float64, after a check of shape and values.
@@ -29,11 +33,15 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
         The scales as a float64 array of the same shape.
 
     Raises:
-        ScalesError: The values are not numbers, the last axis is not ``n_layers`` long, there are more than two
-            axes, or a value is not finite and positive.
+        ScalesError: The values are not real numbers, the last axis is not ``n_layers`` long, there are more than two
+            axes, or a value is not finite and positive, or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
     """
     try:
-        array = np.asarray(scales, dtype=np.float64)
+        given = np.asarray(scales)
+        # numpy would read "1.5" and True as numbers, and drop imaginary parts.
+        if given.dtype.kind in "bcSU":
+            raise TypeError(f"got values of the type {given.dtype}")
+        array = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ScalesError(
             f"Expected scales to be numbers, but got {scales!r:.80}. Pass one number per layer."
@@ -51,6 +59,14 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
         raise ScalesError(
             f"Expected every scale to be finite and positive, but got {array[where]} at layer {where[-1]}. "
             "A scale divides positions; 1.0 leaves a layer untouched."
+        )
+
+    wrong = (array < SMALLEST_SCALE) | (array > LARGEST_SCALE)
+    if wrong.any():
+        where = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise ScalesError(
+            f"Expected every scale to lie between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g}, but got {array[where]:g} "
+            f"at layer {where[-1]}. Beyond these bounds rotated positions overflow or vanish in float32."
         )
 
     return array

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -114,8 +115,14 @@ def test_scales_are_checked_as_arrays():
     for wrong in (np.ones((2, 2, 3)), np.ones(0), 1.0, np.ones((0, 3))):
         with pytest.raises(ScalesError, match=r"Expected scales of shape \(n_layers,\) = \(3,\)"):
             check_scales(wrong, 3)
-    with pytest.raises(LpesError, match="Expected scales to be numbers"):
-        check_scales(["a", "b", "c"], 3)
+    for wrong in (["a", "b", "c"], ["1.5", "1", "1"], [True] * 3, [1.0, 1j, 1.0], [1.0, None, {}]):
+        with pytest.raises(LpesError, match="Expected scales to be numbers, but got"):
+            check_scales(wrong, 3)
+    for wrong in (9e-7, 2e6):
+        message = f"between 1e-06 and 1e+06, but got {wrong:g} at layer 1"
+        with pytest.raises(ScalesError, match=re.escape(message)):
+            check_scales([1.0, wrong, 1.0], 3)
+    assert check_scales([1e-6, 1.0, 1e6], 3).tolist() == [1e-6, 1.0, 1e6]
 
 
 def test_a_curve_carried_to_another_depth_keeps_its_shape():

@@ -12,11 +12,7 @@ import torch
 from lpes_evo.errors import ScalesError
 from lpes_evo.scales import check_scales
 
-__all__ = ["LARGEST_SCALE", "SMALLEST_SCALE", "CheckedScales", "LayerScales"]
-
-SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 1e6
-"""The bounds of a scale. Beyond these bounds positions lose their meaning in float32, in which models compute angles:
-neighbouring positions become equal far above 2**24, or the angles of a whole window vanish."""
+__all__ = ["CheckedScales", "LayerScales"]
 
 
 class LayerScales:
@@ -34,7 +30,7 @@ class LayerScales:
 
         Raises:
             ScalesError: The scales are not readable real numbers, have a wrong shape, or hold a value that is not
-                finite or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
+                finite or lies outside 1e-6 to 1e6.
         """
         is_checked = isinstance(scales, CheckedScales) and scales.n_layers == n_layers
         checked = scales if is_checked else CheckedScales(scales, n_layers)
@@ -101,22 +97,6 @@ def _readable(scales: npt.ArrayLike | torch.Tensor) -> npt.ArrayLike:
     return scales.detach().cpu().double().numpy()
 
 
-def _in_range(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the scales unchanged.
-
-    Raises:
-        ScalesError: A scale lies outside the range.
-    """
-    wrong = (array < SMALLEST_SCALE) | (array > LARGEST_SCALE)
-    if wrong.any():
-        where = tuple(int(index) for index in np.argwhere(wrong)[0])
-        raise ScalesError(
-            f"Expected every scale to lie between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g}, but got {array[where]:g} "
-            f"at layer {where[-1]}. Beyond these bounds rotated positions overflow or vanish in float32."
-        )
-    return array
-
-
 class CheckedScales:
     """Scales that were checked once, so that their rows are put into force without another check.
 
@@ -128,11 +108,11 @@ class CheckedScales:
 
     Raises:
         ScalesError: The scales are not readable real numbers, have a wrong shape, or hold a value that is not finite
-            or lies outside `SMALLEST_SCALE` to `LARGEST_SCALE`.
+            or lies outside 1e-6 to 1e6.
     """
 
     def __init__(self, scales: npt.ArrayLike | torch.Tensor, n_layers: int) -> None:
-        self._values: npt.NDArray[np.float64] = _in_range(check_scales(_readable(scales), n_layers)).copy()
+        self._values: npt.NDArray[np.float64] = check_scales(_readable(scales), n_layers).copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
         """Return a copy of the scales as an array."""

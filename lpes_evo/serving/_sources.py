@@ -116,9 +116,8 @@ def put_model(source: ModelSource, loaded: LoadedModel, folder: Path, *, copy: b
         return _write(source, loaded, folder)
     files = source.folder or _fetched(source)
     weights = _weight_files(files)
-    n_linked = 0
     for name in weights:
-        n_linked += _link((files / name).resolve(), folder / name, copy=copy)
+        _link((files / name).resolve(), folder / name, copy=copy)
     if len(weights) > 1 or ((files / _INDEX).is_file() and not (files / _SINGLE).is_file()):
         shutil.copyfile(files / _INDEX, folder / _INDEX)
     for pattern in _BESIDE:
@@ -224,8 +223,8 @@ def _weight_files(files: Path) -> list[str]:
     return names
 
 
-def _link(file: Path, target: Path, *, copy: bool) -> bool:
-    """Link a file, or copy it where that is asked for or a link is not possible; return whether it was linked."""
+def _link(file: Path, target: Path, *, copy: bool) -> None:
+    """Link a file, or copy it where that is asked for or a link is not possible."""
     if not copy:
         try:
             os.link(file, target)
@@ -233,9 +232,8 @@ def _link(file: Path, target: Path, *, copy: bool) -> bool:
             # Another disk, or a file system without links.
             pass
         else:
-            return True
+            return
     shutil.copyfile(file, target)
-    return False
 
 
 def _name_tokenizer(tokenizer: Any, folder: Path) -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from lpes_evo import load_scales
 from lpes_evo.cli._main import app
+from lpes_evo.errors import LpesError
 from serving_samples import RUN, save_scales
 
 run = CliRunner().invoke
@@ -38,6 +39,20 @@ def test_show_and_vllm_args_ask_the_hub_for_what_is_not_here(
     for command in ("show", "vllm-args"):
         result = run(app, [command, "nobody/scales"])
         assert "the hub cannot be reached" in str(result.exception)
+
+
+@pytest.mark.parametrize("path", ["runs/typo", "found/typo", "other/scales.json", "other/model.gguf"])
+def test_a_path_that_does_not_exist_is_told_without_asking_the_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "found").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lpes_evo.hub.hub_has_address", lambda: pytest.fail("the hub was asked"))
+    for command in (["show", path], ["vllm-args", path], ["export", "tiny", "out", "--scales", path]):
+        result = run(app, command)
+        assert isinstance(result.exception, LpesError)
+        assert path in str(result.exception)
+        assert "hub" not in str(result.exception)
 
 
 def test_export_takes_a_folder_or_a_gguf_file() -> None:
