@@ -14,7 +14,7 @@ from lpes_evo.errors import ModelError
 from lpes_evo.methods import make_method
 from lpes_evo.rope import patch_rope
 from rope_families import tiny_model
-from rope_promises import IDS, close, logits
+from rope_promises import IDS, close, generated_together, logits
 
 SCALES, OTHERS = [0.8, 1.3, 1.7], [1.1, 0.9, 1.4]
 REFUSED = "filled under these scales, but it was filled"
@@ -32,6 +32,16 @@ def dynamic(model: Any) -> Any:
 
 def static(model: Any) -> Any:
     return StaticCache(config=model.config, max_cache_len=16)
+
+
+def talkative() -> Any:
+    """Return a model that says other tokens under other scales: its attention is six times as strong."""
+    model = tiny_model("llama")
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("q_proj.weight", "k_proj.weight", "o_proj.weight")):
+                weight.mul_(6)
+    return model
 
 
 CACHES = pytest.mark.parametrize("make", [dynamic, static])
@@ -189,12 +199,36 @@ def test_generation_of_every_kind_works_before_and_after_other_scales(model: Any
     assert torch.equal(said(), plain)
 
 
-def test_an_assistant_may_have_scales_of_its_own_or_none(model: Any) -> None:
-    assistant = tiny_model("llama")
+@pytest.mark.parametrize("kind", GENERATION)
+def test_generation_of_every_kind_is_that_of_other_frequencies(model: Any, kind: str) -> None:
+    ids = IDS[:1] if kind.startswith("guesses") else IDS
+    settings = {"do_sample": False, "max_new_tokens": 5, "min_new_tokens": 5, "output_logits": True}
+    settings |= {"attention_mask": torch.ones_like(ids), "return_dict_in_generate": True} | GENERATION[kind]
+
+    def said(asked: Any) -> Any:
+        torch.manual_seed(0)
+        return asked.generate(input_ids=ids, **settings)
+
+    plain = said(model)
+    # The scale of a uniform vector is linear scaling, which divides the frequencies of the twin.
+    twin = tiny_model("llama")
+    twin.model.rotary_emb.inv_freq.div_(2.5)
+    expected = said(twin)
+    with patch_rope(model, [2.5] * 3):
+        found = said(model)
+    assert torch.equal(found.sequences, expected.sequences)
+    assert close(torch.stack(found.logits), torch.stack(expected.logits))
+    assert not close(torch.stack(plain.logits), torch.stack(expected.logits), 1e-3)
+
+
+def test_an_assistant_may_have_scales_of_its_own_or_none() -> None:
+    model, assistant = talkative(), talkative()
     ids = IDS[:1]
     settings = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False}
+    plain = model.generate(input_ids=ids, **settings)
     with patch_rope(model, SCALES):
         alone = model.generate(input_ids=ids, **settings)
+        assert not torch.equal(alone, plain)
         assert torch.equal(model.generate(input_ids=ids, assistant_model=assistant, **settings), alone)
         with patch_rope(assistant, OTHERS):
             assert torch.equal(model.generate(input_ids=ids, assistant_model=assistant, **settings), alone)
@@ -214,16 +248,19 @@ def test_sliding_caches_go_on_under_the_same_scales_alone(model_type: str, chang
 
 @pytest.mark.slow
 def test_requests_of_generate_batch_are_those_of_generate() -> None:
-    model = tiny_model("llama")
-    if not hasattr(model, "generate_batch"):
-        pytest.skip("this transformers has no generate_batch")
+    model = talkative()
     from transformers import GenerationConfig
 
     settings = GenerationConfig(max_new_tokens=4, do_sample=False, eos_token_id=None, pad_token_id=0)
+
+    def said() -> list[list[int]]:
+        rows = [model.generate(input_ids=row[None], generation_config=settings)[0] for row in IDS]
+        return [row[IDS.shape[1] :].tolist() for row in rows]
+
+    plain = said()
     with patch_rope(model, SCALES):
-        alone = [
-            model.generate(input_ids=row[None], generation_config=settings)[0, len(row) :] for row in IDS
-        ]
-        together = model.generate_batch(inputs=IDS.tolist(), generation_config=settings, progress_bar=False)
-    assert [found.error for found in together.values()] == [None, None]
-    assert [found.generated_tokens for found in together.values()] == [row.tolist() for row in alone]
+        alone = said()
+        together = generated_together(model, IDS, settings)
+    assert [found.error for found in together] == [None, None]
+    assert [found.generated_tokens for found in together] == alone
+    assert all(scaled != untouched for scaled, untouched in zip(alone, plain, strict=True))

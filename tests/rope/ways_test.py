@@ -9,7 +9,7 @@ import torch
 from lpes_evo.errors import ScalesError
 from lpes_evo.rope import patch_rope
 from rope_families import tiny_model
-from rope_promises import IDS, close, logits
+from rope_promises import IDS, close, generated_together, logits
 from samples import build_llama, build_tokenizer
 from wrapped_models import adapted
 
@@ -90,14 +90,12 @@ def test_scales_of_rows_are_refused_by_beams_and_by_requests_that_share_a_pass(m
     with patch_rope(model, [SCALES, SCALES[::-1]]):
         with pytest.raises(ScalesError, match="Repeat the rows as generate does for beams"):
             model.generate(input_ids=IDS, attention_mask=torch.ones_like(IDS), num_beams=2, **settings)
-        if not hasattr(model, "generate_batch"):
-            pytest.skip("this transformers has no generate_batch")
         from transformers import GenerationConfig
 
         config = GenerationConfig(eos_token_id=None, pad_token_id=0, **settings)
-        found = model.generate_batch(inputs=IDS.tolist(), generation_config=config, progress_bar=False)
+        found = generated_together(model, IDS, config)
     # The requests run in a thread of their own, which hands on no error.
-    assert all("scales of shape (batch, n_layers)" in str(request.error) for request in found.values())
+    assert all("scales of shape (batch, n_layers)" in str(request.error) for request in found)
 
 
 def quantized_by_torchao(model: Any, kind: str) -> None:
@@ -118,7 +116,7 @@ def quantized_by_quanto(model: Any, kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scales_first", [True, False])
-@pytest.mark.parametrize("kind", ["int8"])
+@pytest.mark.parametrize("kind", ["int8", "int4"])
 @pytest.mark.parametrize("quantize", [quantized_by_torchao, quantized_by_quanto])
 def test_quantized_models_are_scaled_before_or_after(
     model: Any, quantize: Any, kind: str, scales_first: bool

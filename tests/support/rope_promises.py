@@ -382,3 +382,17 @@ def outcome(model_type: str, promise: str) -> str:
     except Exception as error:
         return f"broken: {type(error).__name__}: {error}"
     return "holds"
+
+
+def generated_together(model: Any, ids: torch.Tensor, settings: Any) -> list[Any]:
+    """Return what ``generate_batch`` makes of some rows; skip where this transformers has none."""
+    if not hasattr(model, "generate_batch"):
+        pytest.skip("this transformers has no generate_batch")
+    from transformers import ContinuousBatchingConfig
+
+    # Without limits the cache takes nine tenths of the free memory, which other processes need.
+    limits = ContinuousBatchingConfig(num_blocks=4, max_batch_tokens=64)
+    found = model.generate_batch(
+        inputs=ids.tolist(), generation_config=settings, continuous_batching_config=limits, progress_bar=False
+    )
+    return list(found.values())

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from lpes_evo.rope import patch_rope
+from samples import build_tokenizer
 
 N_LAYERS = 4
 SCALES = [1.3, 0.8, 1.7, 0.6]
@@ -41,13 +42,13 @@ FAMILIES = {
 
 
 def build(name, folder):
-    """Return a random model, and write it to a folder."""
+    """Return a random model, and write it to a folder with a tokenizer of 258 tokens."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     model_type, settings = FAMILIES[name]
     config = AutoConfig.for_model(
         model_type,
-        vocab_size=256,
+        vocab_size=258,
         hidden_size=128,
         intermediate_size=128,
         num_hidden_layers=N_LAYERS,
@@ -66,6 +67,7 @@ def build(name, folder):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config).eval()
     model.save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
     return model, Path(folder)
 
 
