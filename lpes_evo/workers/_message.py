@@ -18,12 +18,13 @@ class Message:
     Attributes:
         kind: ``ready``: the worker can work. ``refused``: its target cannot be made. ``alive``: a sign of life.
             ``advanced``: a sign of life, and the work has completed a step since the last one. ``told``: a sign of
-            life with a line for people, which counts as a step. ``done``: a piece of work is finished. ``gone``: the worker has ended.
+            life with a line for people, which counts as a step. ``done``: a piece of work is finished. ``gone``: the
+            worker has ended.
         value: The return value of the work.
         failure: The reason why there is no value, or why the target could not be made.
         seconds: Duration of the work in seconds.
-        text: For ``told``, the line. For ``gone``, how the worker ended. For ``ready``, the place where it runs, if that
-            was not known.
+        text: For ``told``, the line. For ``gone``, how the worker ended. For ``ready``, the place where it runs, if
+            that was not known.
     """
 
     kind: Literal["ready", "refused", "alive", "advanced", "told", "done", "gone"]

@@ -179,6 +179,6 @@ def test_a_task_with_a_long_name_has_its_picture(tmp_path):
 
 
 def test_shots_that_no_task_takes_are_refused():
-    with pytest.raises(ConfigError, match="expected shots only with mmlu, ceval-valid or an lm: task"):
+    with pytest.raises(ConfigError, match="Expected shots only with mmlu, ceval-valid or an lm: task"):
         EvalConfig(tasks=("recall",), shots=2)
     assert EvalConfig(tasks=("recall", "lm:arc"), shots=2).shots == 2

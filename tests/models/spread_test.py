@@ -191,9 +191,9 @@ def test_no_tensor_of_one_device_meets_one_of_another(model_type, share):
     with patch_rope(model, scales[0]), two_pretended_devices(model):
         assert input_device(model) == torch.device("cpu")
         assert next(decoder_layers(model)[-1].parameters()).device == torch.device("cpu:1")
+        first, last = (next(decoder_layers(model)[place].parameters()) for place in (0, -1))
         with pytest.raises(RuntimeError, match=r"at least two devices|two different devices"):
-            first, last = decoder_layers(model)[0], decoder_layers(model)[-1]
-            next(first.parameters()) + next(last.parameters())
+            first + last
 
         found = score_answers(model, ROWS, scales=scales, batch_tokens=96, share_prefixes=share)
         assert found.log_probability.shape == (3, len(ROWS))

@@ -31,7 +31,7 @@ def test_a_file_gets_a_line_for_each_generation():
         "generation   2  best 0.2500  evaluations 6 (raced out 1, cached 0, failed 0)  "
     )
     assert lines[0].endswith(" left")
-    assert lines[1] == "held-out accuracy of lpes: 0.750 (n = 4)"
+    assert lines[1] == "held-out accuracy of lpes: 0.750, 0.000 nats per token (n = 4)"
 
 
 def test_a_file_gets_a_line_for_each_tenth_of_the_answers():
