@@ -72,6 +72,20 @@ def check_scales(scales: npt.ArrayLike, n_layers: int) -> npt.NDArray[np.float64
     return array
 
 
+class Guard(Record):
+    """A task that a search was not to make worse.
+
+    Attributes:
+        name: Name of the task.
+        tolerance: Nats per token that it may lose against the untouched model.
+        change: Nats per token by which the found scales changed it on the search data, more is better.
+    """
+
+    name: str
+    tolerance: float
+    change: float
+
+
 @dataclass(frozen=True)
 class Scales:
     """The result of a search: one scale for each layer of a model.
@@ -85,6 +99,7 @@ class Scales:
         curve: Kind of the curve: ``bezier``, ``linear`` or ``spline``, see `lpes_evo.operators.CurveSpace`.
         seen: Hashes (`lpes_evo.problems.source_hash`) of the sources of a file that the search saw, so that an
             evaluation can leave them out; none of a task that draws its data.
+        guards: The guards of the search, and how much the scales changed them.
     """
 
     model: str
@@ -94,6 +109,7 @@ class Scales:
     fitness: tuple[float, ...]
     curve: CurveKind = "bezier"
     seen: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
     @property
     def n_layers(self) -> int:
@@ -145,6 +161,9 @@ class Scales:
             del values["curve"]
         if not self.seen:
             del values["seen"]
+        values["guards"] = [guard.to_json() for guard in self.guards]
+        if not self.guards:
+            del values["guards"]
         ScalesFile.of(values, str(path)).save(path)
 
 
@@ -162,6 +181,7 @@ class ScalesFile(Record):
         fitness: Fitness values on the search data.
         curve: Kind of the curve.
         seen: Hashes of the sources that the search saw.
+        guards: The guards of the search.
     """
 
     WHAT: ClassVar[str] = "a scales file"
@@ -180,6 +200,7 @@ class ScalesFile(Record):
     fitness: tuple[float, ...]
     curve: CurveKind = "bezier"
     seen: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
     @model_validator(mode="after")
     def _scales_are_those_of_the_curve(self) -> "ScalesFile":

@@ -4,7 +4,7 @@
   `make_task`, `register_task`, `task_names`: tasks by name.
 * `PromptEncoder`, `encode_examples`: token ids of examples.
 * `Problem`, `ModelProblem`: scores of per-layer scales; `score_answers`: scores of known answers.
-* `MixtureProblem`: several tasks as one problem, some searched and some guards.
+* `TaskMix`, `MixtureProblem`: several tasks as one problem, some searched and some guards.
 * `TargetCurveProblem`, `BrachistochroneProblem`: problems over curves, without a model.
 * `lpes_evo.problems.tasks` and `lpes_evo.problems.metrics`: the tasks and metrics of this package.
 

@@ -71,6 +71,7 @@ from ._task_calls import (
     score_output as score_output,
     warnings_of as warnings_of,
 )
+from ._task_mix import TaskMix as TaskMix
 from .tasks import (
     FILLER as FILLER,
     MAX_FILLER as MAX_FILLER,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lpes_evo.errors import TaskError
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
+from lpes_evo.problems._score import AnswerScores
 from lpes_evo.problems._sharing import Sharing
 
 DEFAULT_TOLERANCE = 0.02
@@ -156,6 +157,30 @@ class MixtureProblem(Problem):
         for task, rows, names in self._divided(ids):
             scores[:, rows] = self._parts[task].score_many(curves, names)
         return scores
+
+    def evaluate(self, scales: npt.ArrayLike) -> AnswerScores:
+        """Return both metrics of all examples under the given scales, see `ModelProblem.evaluate`.
+
+        Args:
+            scales: Position divisor of each layer, ``(n_layers,)``.
+
+        Returns:
+            Log-probability and correctness of each example.
+
+        Raises:
+            ScalesError: The scales have the wrong shape or a value that is not finite and positive.
+            TaskError: A part is no `ModelProblem`.
+            EvaluationError: The model's output is not finite.
+        """
+        scores = []
+        for task, part in self._parts.items():
+            if not hasattr(part, "evaluate"):
+                raise TaskError(f"Expected parts with answers of a model, but {task} has none. Use score.")
+            scores.append(part.evaluate(scales))
+        return AnswerScores(
+            np.concatenate([part.log_probability for part in scores]),
+            np.concatenate([part.correct for part in scores]),
+        )
 
     def gradient(
         self,

@@ -46,6 +46,16 @@ SetOption = Annotated[
 ]
 
 
+GuardOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--guard",
+        metavar="TASK[:TOLERANCE]",
+        help="A task that must not become worse, by more than so many nats per token (0.02); may be repeated.",
+    ),
+]
+
+
 def add_search_commands(app: typer.Typer) -> None:
     """Add the commands of this module to the command line."""
     add_command(app, search, RUN)
@@ -65,6 +75,7 @@ def search(
             help="Scales to start from, stretched to the model's depth; may be repeated.",
         ),
     ] = None,
+    guard: GuardOption = None,
     devices: DevicesOption = "auto",
     ray: RayOption = None,
     gpus_per_worker: GpusPerWorkerOption = None,
@@ -96,11 +107,11 @@ def search(
 
     if resume is not None:
         choices = {"preset": preset, "config": config, "set": settings, "initial": initial, "output": output}
-        refuse_beside_resume("run", **given, **choices)
+        refuse_beside_resume("run", **given, **choices, guard=guard)
         folder = RunFolder(resume)
         run_config = folder.load_config()
     else:
-        run_config = _load(preset, config, settings, given, initial)
+        run_config = _load(preset, config, settings, given, initial, guard)
         name = preset or f"{Path(run_config.model.name).stem}-{run_config.task.name}"
         folder = RunFolder(new_path(output, name))
         folder.create(run_config)
@@ -144,6 +155,7 @@ def estimate(
     config: ConfigOption = None,
     settings: SetOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Pilot evaluations to time.")] = 2,
+    guard: GuardOption = None,
     devices: DevicesOption = "auto",
     ray: RayOption = None,
     **given: Any,
@@ -151,7 +163,7 @@ def estimate(
     """Time a pilot of a search and predict what the whole run will take."""
     from lpes_evo.runs import estimate_run
 
-    run_config = _load(preset, config, settings, given)
+    run_config = _load(preset, config, settings, given, guards=guard)
     for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
         say(line)
 
@@ -162,6 +174,7 @@ def _load(
     settings: list[str] | None,
     given: dict[str, Any],
     initial: list[Path] | None = None,
+    guards: list[str] | None = None,
 ) -> "RunConfig":
     """Build the configuration that the options describe."""
     from lpes_evo.config import StartCurve, load_config
@@ -169,6 +182,9 @@ def _load(
     overrides = RUN.chosen(given)
     if initial:
         overrides["initial"] = [StartCurve.from_scales(path).model_dump() for path in initial]
+
+    if guards:
+        overrides["guards"] = guards
 
     for setting in settings or []:
         key, equals, value = setting.partition("=")

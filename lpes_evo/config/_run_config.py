@@ -65,7 +65,8 @@ class TaskSettings(Settings):
     """The task, and how its examples are scored.
 
     Attributes:
-        name: Name of the task, such as ``needle``, ``kv`` or ``recall``, see `lpes_evo.problems.make_task`.
+        name: Name of the task, such as ``needle``, ``kv`` or ``recall``, see `lpes_evo.problems.make_task`; or several
+            with commas between, such as ``needle:8,kv:8*2``, where ``*2`` is a weight.
         options: Options of the task, such as ``n_keys``.
         data: Folder with the data files of the task; ``None`` for a task that draws its examples.
         metric: The score that the search maximises: ``log_probability`` of the answer in nats per token; ``accuracy``
@@ -261,9 +262,11 @@ class RunConfig(Settings):
         report: The measurement on held-out examples.
         seed: Seed of the examples, the search and the shuffles.
         initial: Curves that the search starts from, beside the identity and the constant curves.
+        guards: Tasks that must not become worse than on the untouched model, each as ``NAME`` or ``NAME:TOLERANCE`` in
+            nats per token, see `lpes_evo.problems.TaskMix`.
     """
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"initial"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"initial", "guards"})
 
     model: ModelSettings = ModelSettings()
     task: TaskSettings = TaskSettings()
@@ -273,6 +276,7 @@ class RunConfig(Settings):
     report: ReportSettings = ReportSettings()
     seed: int = Field(default=0, strict=True)
     initial: tuple[StartCurve, ...] = ()
+    guards: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _start_curves_are_in_range(self) -> "RunConfig":

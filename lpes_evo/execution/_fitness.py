@@ -164,12 +164,20 @@ class FitnessRule:
         Returns:
             The sum over the guards, 0 where all are kept.
         """
-        total = 0.0
-        for task, tolerance in self._tolerances.items():
+        changes = self.changes(gains)
+        return sum((max(0.0, -changes[task] - limit) for task, limit in self._tolerances.items()), 0.0)
+
+    def changes(self, gains: npt.NDArray[np.float64]) -> dict[str, float]:
+        """Return the gain of each guard over the untouched model, in its units: the mean over its sets.
+
+        Args:
+            gains: What `gains` gave of all examples, ``(n_examples,)``.
+        """
+        found = {}
+        for task in self._tolerances:
             rows = [row for row in self.guarding if self.tasks[row] == task]
-            (gain,) = aggregate(gains[rows], [self._groups[row] for row in rows])
-            total += max(0.0, -gain - tolerance)
-        return total
+            (found[task],) = aggregate(gains[rows], [self._groups[row] for row in rows])
+        return found
 
     def is_worse(
         self, gains: npt.NDArray[np.float64], scored: npt.NDArray[np.int64], reference: Sequence[float]

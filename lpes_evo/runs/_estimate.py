@@ -133,7 +133,12 @@ def _most_at_once(search: SearchSettings) -> int:
 def _gradient_tokens(job: JobFacts) -> int:
     """Return the tokens of all gradients of a search; each sees one of several samples of about equal size."""
     search = job.config.search
-    samples = example_blocks(job.search.sources, job.search.groups, search.gradient_sources)
+    rule = job.rule
+    sources, groups, tasks = (
+        [values[row] for row in rule.searched]
+        for values in (job.search.sources, job.search.groups, rule.tasks)
+    )
+    samples = example_blocks(sources, groups, search.gradient_sources, tasks)
     return search.max_gradients * job.search.gradient_cost * job.search.n_tokens // len(samples)
 
 

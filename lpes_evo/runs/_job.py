@@ -1,7 +1,6 @@
 """RunJob: what a worker of a run holds; and JobFacts: what the process that drives the run knows of it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -10,20 +9,14 @@ import numpy.typing as npt
 from lpes_evo.accelerators import device_kind
 from lpes_evo.config import RunConfig, settings_hash
 from lpes_evo.errors import TaskError
-from lpes_evo.execution import ProblemFacts, with_less_memory
+from lpes_evo.execution import FitnessRule, ProblemFacts, with_less_memory
 from lpes_evo.models import LoadedModel, device_name, load_model, weights_hash
 from lpes_evo.operators import CurveSpace
-from lpes_evo.problems import (
-    AnswerScores,
-    DataRequest,
-    Example,
-    ModelProblem,
-    Split,
-    Task,
-    check_disjoint,
-    examples_of,
-    make_task,
-)
+from lpes_evo.problems import AnswerScores, Example, MixtureProblem, ModelProblem, Split, check_disjoint
+from lpes_evo.runs._tasks import examples_by_task, mix_of, problem_of, tasks_of
+
+_TaskExamples = dict[str, tuple[Example, ...]]
+"""Examples by the name of their task."""
 
 Measure = Literal["accuracy", "log_probability", "score"]
 """The number that a report compares: whether greedy decoding gives an accepted answer, the log-probability of a text,
@@ -43,8 +36,8 @@ class RunJob:
 
     config: RunConfig
     loaded: LoadedModel
-    search_problem: ModelProblem
-    report_problem: ModelProblem
+    search_problem: ModelProblem | MixtureProblem
+    report_problem: ModelProblem | MixtureProblem
 
 
 @dataclass(frozen=True)
@@ -108,9 +101,14 @@ class JobFacts:
         return self.config.curve.space(self.n_layers)
 
     @property
+    def rule(self) -> FitnessRule:
+        """How scores become fitness values and violations of guards."""
+        return FitnessRule(self.search, self.config.search)
+
+    @property
     def n_objectives(self) -> int:
         """Number of fitness values of an evaluation."""
-        return len(set(self.search.groups)) if self.config.search.objectives == "groups" else 1
+        return self.rule.n_objectives
 
     @property
     def sharing(self) -> list[str]:
@@ -138,17 +136,8 @@ class JobFacts:
 
 def describe(job: RunJob) -> JobFacts:
     """Read the facts off a job, in the worker that holds it."""
-    loaded, task = job.loaded, make_run_task(job.config)
-    measure: Measure = "accuracy"
-    if job.config.task.metric == "score":
-        measure = "score"
-    elif task.kind == "likelihood":
-        measure = "log_probability"
-    names = {
-        "accuracy": "accuracy",
-        "log_probability": "log-probability, nats per token",
-        "score": task.metric,
-    }
+    loaded = job.loaded
+    measure, measure_name = _measure(job.config)
 
     return JobFacts(
         config=job.config,
@@ -166,11 +155,21 @@ def describe(job: RunJob) -> JobFacts:
         report=ProblemFacts.of(job.report_problem),
         base=loaded.base,
         measure=measure,
-        measure_name=names[measure],
+        measure_name=measure_name,
     )
 
 
-def search_problem(job: RunJob) -> ModelProblem:
+def _measure(config: RunConfig) -> tuple[Measure, str]:
+    """Return the number that the report of a run compares, and its name; several tasks have accuracies in common."""
+    searched = [task for name, task in tasks_of(config).items() if name in mix_of(config).weights]
+    if config.task.metric == "score" and len(searched) == 1:
+        return "score", searched[0].metric
+    if all(task.kind == "likelihood" for task in searched):
+        return "log_probability", "log-probability, nats per token"
+    return "accuracy", "accuracy"
+
+
+def search_problem(job: RunJob) -> ModelProblem | MixtureProblem:
     """Return the problem that the search scores."""
     return job.search_problem
 
@@ -201,7 +200,7 @@ def prepare(config: RunConfig, device: str = "auto") -> RunJob:
         CurveError: The curve settings do not fit each other.
         ModelError: The model cannot be loaded or used.
     """
-    search_examples, report_examples = draw_examples(config)
+    search_examples, report_examples = _draw_by_task(config)
 
     model = config.model
     loaded = load_model(
@@ -216,13 +215,13 @@ def prepare(config: RunConfig, device: str = "auto") -> RunJob:
     return RunJob(
         config=config,
         loaded=loaded,
-        search_problem=_problem(loaded, search_examples, config),
-        report_problem=_problem(loaded, report_examples, config),
+        search_problem=problem_of(loaded, search_examples, config),
+        report_problem=problem_of(loaded, report_examples, config),
     )
 
 
 def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Draw the examples of a run, and check whatever else needs no model.
+    """Draw the examples of a run, those of guards included, and check whatever else needs no model.
 
     Args:
         config: The configuration.
@@ -231,22 +230,34 @@ def draw_examples(config: RunConfig) -> tuple[tuple[Example, ...], tuple[Example
         The examples that steer the search, and the held-out ones.
 
     Raises:
-        TaskError: The task or its data are not valid, or the search and the held-out data overlap.
+        TaskError: A task or its data are not valid, or the search and the held-out data overlap.
         CurveError: The curve settings do not fit each other.
     """
-    search_examples = task_examples(config, "search")
-    report_examples = task_examples(config, "report")
-    check_disjoint(search_examples, report_examples)
+    search_examples, report_examples = _draw_by_task(config)
+    return _joined(search_examples), _joined(report_examples)
 
-    _refuse_one_objective(config, search_examples)
+
+def _draw_by_task(config: RunConfig) -> tuple[_TaskExamples, _TaskExamples]:
+    """Draw the examples of each task, see `draw_examples`."""
+    search_examples = examples_by_task(config, "search")
+    report_examples = examples_by_task(config, "report")
+    for name, examples in search_examples.items():
+        check_disjoint(examples, report_examples[name])
+
+    _refuse_one_objective(config, _joined(search_examples))
 
     # The depth of the model is not known yet, and the settings of a curve fit each other at any depth or at none.
     config.curve.space(n_layers=2)
     return search_examples, report_examples
 
 
+def _joined(examples: _TaskExamples) -> tuple[Example, ...]:
+    """Return the examples of all tasks in one tuple."""
+    return tuple(example for rows in examples.values() for example in rows)
+
+
 def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:
-    """Draw the examples of one split of the task of a run.
+    """Draw the examples of one split of the tasks of a run, guards included.
 
     Args:
         config: The configuration.
@@ -258,57 +269,18 @@ def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:
     Raises:
         TaskError: The task or its data are not valid, or it has no such split.
     """
-    task = make_run_task(config)
-    settings = config.examples if split == "search" else config.report
-    request = DataRequest(
-        folder=None if config.task.data is None else Path(config.task.data),
-        positions=settings.positions,
-        limit=settings.n_per_position,
-        seed=config.seed,
-        split=split,
-        exact=True,
-    )
-    return examples_of(task, request)
-
-
-def make_run_task(config: RunConfig) -> Task:
-    """Return the task of a run.
-
-    Raises:
-        TaskError: There is no such task, or it reads no data although a folder is given.
-    """
-    task = make_task(config.task.name, **config.task.options)
-    if config.task.data is not None and not task.reads_data:
-        raise TaskError(
-            f"Expected no data folder for {task.name}, which reads none, but got {config.task.data}. Leave --data out."
-        )
-    return task
+    return _joined(examples_by_task(config, split))
 
 
 def _refuse_one_objective(config: RunConfig, examples: tuple[Example, ...]) -> None:
-    """Refuse a search for several objectives on a task that places no fact, and so has one set.
+    """Refuse a search for several objectives on one task that places no fact, and so has one set.
 
     Raises:
         TaskError: It is such a search.
     """
-    if config.search.objectives == "groups" and all(example.position is None for example in examples):
+    is_one = len(mix_of(config).weights) == 1 and all(example.position is None for example in examples)
+    if config.search.objectives == "groups" and is_one:
         raise TaskError(
             f"Expected a task that places its fact at the beginning, the middle and the end, the objectives of "
             f"{config.search.algorithm}, but {config.task.name} places none. Choose another algorithm or task."
         )
-
-
-def _problem(loaded: LoadedModel, examples: tuple[Example, ...], config: RunConfig) -> ModelProblem:
-    """Return the problem of some examples, scored as the configuration says."""
-    task = config.task
-    return ModelProblem(
-        loaded,
-        examples,
-        task=make_run_task(config),
-        metric=task.metric,
-        chat_template=task.chat_template,
-        over_length=task.over_length,
-        batch_tokens=task.batch_tokens,
-        share_prefixes=task.share_prefixes,
-        checkpointing=task.checkpointing,
-    )

@@ -1,5 +1,6 @@
 """Report: accuracies of the found scales on held-out examples by gold position, beside those of their rivals."""
 
+import dataclasses
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,6 +57,35 @@ class _DifferenceRow(Record):
     high: float
 
 
+class _TaskMethodRow(Record):
+    """Scores of one method on the held-out examples of one task."""
+
+    accuracy: float
+    low: float
+    high: float
+    log_probability: float
+
+
+class _TaskDifferenceRow(Record):
+    """LPES against another method on the examples of one task, in accuracy and in nats per token."""
+
+    accuracy: _DifferenceRow
+    log_probability: _DifferenceRow
+
+
+class _TaskRow(Record):
+    """The measurement on one task of a mixture, or on one guard.
+
+    ``weight`` is that of a searched task, and ``tolerance`` that of a guard, in nats per token.
+    """
+
+    n: PositiveInt
+    weight: float | None = None
+    tolerance: float | None = None
+    methods: dict[str, _TaskMethodRow]
+    differences: dict[str, _TaskDifferenceRow]
+
+
 class _ShufflePosition(Record):
     """Mean accuracy of the shuffles at one gold position."""
 
@@ -92,6 +122,7 @@ class Report(Record):
         differences: LPES against every other method.
         shuffles: Random orders of the found scales, where they were measured.
         measure: Name of the number that stands under ``accuracy``; files of version 0.1 hold accuracies alone.
+        tasks: Scores by task, where there are several tasks or guards; the searched tasks alone are in ``methods``.
         model: Name of the model.
         task: Name of the task.
         data: SHA-256 of the held-out examples.
@@ -113,6 +144,7 @@ class Report(Record):
     differences: dict[str, _DifferenceRow]
     shuffles: _Shuffles | None = None
     measure: str = "accuracy"
+    tasks: dict[str, _TaskRow] | None = None
     model: str | None = None
     task: str | None = None
     data: str | None = None
@@ -243,10 +275,11 @@ def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict
         A mapping that `json` can write: ``n_candidates`` of the search, whether the ``best`` is among them, and the
         ``methods`` on the held-out examples.
     """
-    fitness = [float(np.mean(entry.values)) if entry.status == "ok" else -np.inf for entry in evaluations]
+    worst = (-np.inf, -np.inf)
+    standings = [entry.standing if entry.status == "ok" else worst for entry in evaluations]
     return {
         "n_candidates": sum(entry.halvings > 0 for entry in evaluations),
-        "best": evaluations[int(np.argmax(fitness))].halvings > 0,
+        "best": evaluations[standings.index(max(standings))].halvings > 0,
         "methods": [
             line.key for line in (_read(record, journal.path) for record in journal) if line.halvings
         ],
@@ -319,8 +352,25 @@ def summarise(
 
     Returns:
         A mapping that `json` can write: ``methods`` by name, ``differences`` of LPES to every other method on the
-        same examples, and ``shuffles`` with the median over all shuffles.
+        same examples, and ``shuffles`` with the median over all shuffles. Where there are several tasks or guards,
+        these are of the examples of all searched tasks, and ``tasks`` has the scores of each task and guard.
     """
+    if problem.mixture is not None:
+        mixture = problem.mixture
+        tasks = np.array(mixture.tasks)
+        searched = np.isin(tasks, list(mixture.weights))
+        summary = summarise(*_of_rows(problem, scores, searched), vectors, measure)
+        return summary | {
+            "tasks": {
+                name: {
+                    **({"weight": mixture.weights[name]} if name in mixture.weights else {}),
+                    **({"tolerance": mixture.guards[name]} if name in mixture.guards else {}),
+                    **_task_row(*_of_rows(problem, scores, tasks == name)),
+                }
+                for name in (*mixture.weights, *mixture.guards)
+            }
+        }
+
     values = {name: _measured(score, measure) for name, score in scores.items()}
     methods = {name: _method(problem, scores[name], values[name], vectors[name]) for name in scores}
     shuffles = {name: methods.pop(name) for name in list(methods) if name.startswith(_SHUFFLE)}
@@ -347,6 +397,54 @@ def summarise(
             ],
         }
     return summary
+
+
+def _of_rows(
+    problem: ProblemFacts, scores: dict[str, AnswerScores], rows: npt.NDArray[np.bool_]
+) -> tuple[ProblemFacts, dict[str, AnswerScores]]:
+    """Return the facts and the scores of some examples, as those of a problem of one task."""
+    numbers = np.flatnonzero(rows)
+    chosen = {
+        name: tuple(getattr(problem, name)[number] for number in numbers)
+        for name in ("example_ids", "groups", "sources", "positions")
+    }
+    part = dataclasses.replace(problem, **chosen, mixture=None)
+    return part, {
+        name: AnswerScores(
+            of.log_probability[numbers],
+            of.correct[numbers],
+            None if of.score is None else of.score[numbers],
+        )
+        for name, of in scores.items()
+    }
+
+
+def _task_row(problem: ProblemFacts, scores: dict[str, AnswerScores]) -> dict[str, Any]:
+    """Return the scores of every method but the shuffles on one task, and how LPES differs."""
+    methods = {name: of for name, of in scores.items() if not name.startswith(_SHUFFLE)}
+
+    def difference(name: str, metric: str) -> dict[str, float]:
+        found, other = getattr(methods[LPES], metric), getattr(methods[name], metric)
+        return _interval(*paired_difference(found, other, problem.sources), "difference")
+
+    return {
+        "n": len(problem.example_ids),
+        "methods": {
+            name: {
+                **_interval(*mean_interval(of.correct, problem.sources), "accuracy"),
+                "log_probability": float(of.log_probability.mean()),
+            }
+            for name, of in methods.items()
+        },
+        "differences": {
+            name: {
+                "accuracy": difference(name, "correct"),
+                "log_probability": difference(name, "log_probability"),
+            }
+            for name in methods
+            if name != LPES
+        },
+    }
 
 
 def _by_position(problem: ProblemFacts) -> Iterator[tuple[float, npt.NDArray[np.bool_]]]:

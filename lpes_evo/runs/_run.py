@@ -7,9 +7,9 @@ import numpy as np
 
 from lpes_evo.config import RunConfig
 from lpes_evo.errors import JournalError
-from lpes_evo.execution import JOURNAL_FORMAT, Evaluator, SearchLine, drive
+from lpes_evo.execution import JOURNAL_FORMAT, UNTOUCHED_KEY, Evaluator, SearchLine, drive
 from lpes_evo.operators import BezierGenome
-from lpes_evo.problems import aggregate, make_task, source_hash
+from lpes_evo.problems import source_hash
 from lpes_evo.reporting import Reporter, Table, save_figure
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._job import JobFacts, JobSpec, describe, draw_examples, search_problem
@@ -22,7 +22,8 @@ from lpes_evo.runs._report import (
     smaller_batches,
     summarise,
 )
-from lpes_evo.scales import Scales
+from lpes_evo.runs._tasks import examples_by_task, mix_of, tasks_of
+from lpes_evo.scales import Guard, Scales
 from lpes_evo.search import Search, find_algorithm
 from lpes_evo.storage import Journal, provenance, write_atomic
 from lpes_evo.workers import Pool, make_pool
@@ -33,6 +34,8 @@ UNITS = {
     "score": "score of the task",
 }
 """Unit of the fitness by the metric of a run."""
+
+_MIXED_UNIT = "gain over the untouched model in units of the spread of each task"
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def _run(pool: Pool, folder: RunFolder, reporter: Reporter) -> RunResult:
         scales = _scales(job, search)
         scales.save(folder.scales)
         write_atomic(folder.history, history_table(search))
-        _draw_search(search, folder, UNITS[job.config.task.metric])
+        is_mixture = len(mix_of(job.config).weights) > 1
+        _draw_search(search, folder, _MIXED_UNIT if is_mixture else UNITS[job.config.task.metric])
 
         with Journal(
             folder.report_journal,
@@ -142,6 +146,8 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
         seed=config.seed,
         n_objectives=job.n_objectives,
         initial=_start_genomes(job, reporter),
+        example_weights=job.rule.example_weights,
+        is_guarded=job.rule.is_guarded,
     )
 
     evaluator = Evaluator(
@@ -215,13 +221,27 @@ def _scales(job: JobFacts, search: Search) -> Scales:
         fitness=tuple(best.fitness.values),
         curve=job.space.curve,
         seen=_seen(job),
+        guards=_guards(job, search),
+    )
+
+
+def _guards(job: JobFacts, search: Search) -> tuple[Guard, ...]:
+    """Return the guards of a search, and how much its best genome changed them on the search data."""
+    mixture = job.search.mixture
+    if mixture is None or not mixture.guards:
+        return ()
+    gains = search.evaluation_of(search.best).scores
+    changes = job.rule.changes(np.array(gains))
+    return tuple(
+        Guard(name=name, tolerance=limit, change=changes[name]) for name, limit in mixture.guards.items()
     )
 
 
 def _seen(job: JobFacts) -> tuple[str, ...]:
-    """Return the hashes of the sources that the search saw, where its task divides those of a file."""
-    task = make_task(job.config.task.name, **job.config.task.options)
-    return tuple(sorted(set(map(source_hash, job.search.sources)))) if task.splits_sources else ()
+    """Return the hashes of the sources that the search saw, of the tasks that divide those of a file."""
+    divided = [name for name, task in tasks_of(job.config).items() if task.splits_sources]
+    drawn = examples_by_task(job.config, "search") if divided else {}
+    return tuple(sorted({source_hash(example.source) for name in divided for example in drawn[name]}))
 
 
 def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
@@ -242,25 +262,23 @@ def _record_provenance(job: JobFacts, folder: RunFolder) -> None:
 
 
 def _check_journal(job: JobFacts, journal: Journal) -> None:
-    """Refuse evaluations whose fitness is not the aggregate of their scores.
+    """Refuse evaluations whose fitness or violation is not that of their scores.
 
     Raises:
         JournalError: The journal was edited.
     """
-    groups = job.search.groups
+    n_examples, rule = len(job.search.groups), job.rule
     for record in journal:
-        evaluation = SearchLine.read(record, journal.path).evaluation
-        if evaluation.status != "ok":
+        line = SearchLine.read(record, journal.path)
+        if line.status != "ok" or line.key == UNTOUCHED_KEY:
             continue
 
-        matches = len(evaluation.scores) == len(groups)
-        if (
-            not matches
-            or aggregate(evaluation.scores, groups, job.config.search.objectives) != evaluation.values
-        ):
+        scores = np.array(line.scores)
+        matches = len(scores) == n_examples
+        if not matches or (rule.values(scores), rule.violation(scores)) != (line.values, line.violation):
             raise JournalError(
                 f"Expected the values under key {record['key']!r} of {journal.path} to be the aggregate of "
-                f"{len(groups)} scores, but they are not. The journal was edited; restore it or start a new run."
+                f"{n_examples} scores, but they are not. The journal was edited; restore it or start a new run."
             )
 
 
@@ -291,7 +309,7 @@ def history_table(search: Search) -> str:
 def _draw_search(search: Search, folder: RunFolder, unit: str) -> None:
     """Draw the convergence of the search and the curve that it found."""
     fitness = [
-        float(np.mean(evaluation.values)) if evaluation.status == "ok" else None
+        float(np.mean(evaluation.values)) if evaluation.status == "ok" and not evaluation.violation else None
         for evaluation in search.evaluations()
     ]
 

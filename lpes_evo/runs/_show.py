@@ -2,13 +2,14 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from lpes_evo.errors import JournalError
 from lpes_evo.reporting import Table, difference_text, interval_text, say
 from lpes_evo.runs._folder import RunFolder
-from lpes_evo.runs._report import LPES, load_report, warnings_of
+from lpes_evo.runs._report import LPES, UNTOUCHED, load_report, warnings_of
 from lpes_evo.scales import load_scales
 
 
@@ -69,6 +70,8 @@ def show_run(path: Path, console: Console) -> None:
     for name, difference in summary["differences"].items():
         text = difference_text(difference["difference"], difference["low"], difference["high"])
         say(f"lpes - {name}: {text} (paired bootstrap, 95 %)", console)
+    if summary.get("tasks"):
+        tasks_table(summary).print(console)
     for warning in warnings_of(summary):
         say(warning, console)
 
@@ -76,6 +79,32 @@ def show_run(path: Path, console: Console) -> None:
     say(f"Run folder: {path}", console)
     for picture in folder.pictures:
         say(f"  {picture}", console)
+
+
+def tasks_table(summary: dict[str, Any]) -> Table:
+    """Return the held-out measurement of each task and guard as a table.
+
+    Args:
+        summary: The content of ``report.json`` of a run on several tasks, or with guards.
+    """
+    table = Table(
+        "Held-out examples by task and guard: found scales minus untouched (95 % intervals)",
+        ["task", "n", "accuracy, untouched", "accuracy, change", "nats per token, change", "allowed loss"],
+    )
+    for name, row in summary["tasks"].items():
+        change = row["differences"][UNTOUCHED]
+        is_guard = row.get("tolerance") is not None
+        table.add_row(
+            f"{name} (guard)" if is_guard else f"{name} (weight {row['weight']:g})",
+            str(row["n"]),
+            _accuracy(row["methods"][UNTOUCHED]),
+            *(
+                difference_text(change[metric]["difference"], change[metric]["low"], change[metric]["high"])
+                for metric in ("accuracy", "log_probability")
+            ),
+            f"{row['tolerance']:g} nats" if is_guard else "",
+        )
+    return table
 
 
 def show_scales(source: str | Path, console: Console) -> None:
@@ -91,8 +120,14 @@ def show_scales(source: str | Path, console: Console) -> None:
     scales = load_scales(source)
     fitness = " ".join(f"{value:.4f}" for value in scales.fitness) or "none"
     points = " ".join(f"({x:g}, {y:g})" for x, y in scales.control_points)
+    guards = ", ".join(
+        f"{guard.name} changed by {guard.change:+.4f} nats per token ({guard.tolerance:g} may be lost)"
+        for guard in scales.guards
+    )
     say(f"Scales of {source}: found on {scales.model} with the task {scales.task}", console)
     say(f"fitness on the search data: {fitness}", console)
+    if guards:
+        say(f"guards on the search data: {guards}", console)
     say(f"curve: {scales.curve} of the control points {points}", console)
     say(
         f"scales of {scales.n_layers} layers: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console

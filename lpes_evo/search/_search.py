@@ -10,6 +10,7 @@ from lpes_evo.config import SearchSettings
 from lpes_evo.errors import SearchOrderError
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.search._algorithm import Algorithm
+from lpes_evo.search._curves import curve_keys
 from lpes_evo.search._evaluation import Evaluation, checked_evaluation
 from lpes_evo.search._progress import Entry, Progress
 from lpes_evo.search._randomness import check_seed, isolated_random
@@ -350,6 +351,22 @@ class Search:
             )
         best: BezierGenome = max(self.hall_of_fame, key=mean_fitness)
         return best
+
+    def evaluation_of(self, genome: BezierGenome) -> Evaluation:
+        """Return the evaluation of a genome, or of an earlier one that draws the same curve.
+
+        Args:
+            genome: A genome that was told.
+
+        Raises:
+            SearchOrderError: Its evaluation was not told.
+        """
+        (curve,) = curve_keys(self.space, [genome])
+        if curve not in self._progress.evaluations:
+            raise SearchOrderError(
+                f"Expected a genome that was evaluated, but got {genome.key}. Call tell() with its evaluation first."
+            )
+        return self._progress.evaluations[curve]
 
     def evaluations(self) -> list[Evaluation]:
         """Return every evaluation that was told, in the order the genomes were asked for."""
