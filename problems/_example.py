@@ -164,17 +164,18 @@ def seen_examples(search_examples: Iterable[Example], others: Iterable[Example])
         others: Examples that should not.
 
     Returns:
-        Those of the others that have the source or the prompt of a search example; where nothing is asked, its text.
+        Those of the others that have the source or the prompt of a search example, or its text where there is no
+        prompt.
     """
     search = list(search_examples)
     sources = {example.source for example in search}
-    shown = {_shown(example) for example in search}
-    return [example for example in others if example.source in sources or _shown(example) in shown]
+    asked = {_asked(example) for example in search}
+    return [example for example in others if example.source in sources or _asked(example) in asked]
 
 
-def _shown(example: Example) -> str:
-    """Return what a model reads of an example: the prompt or, of a likelihood task, the text."""
-    return example.prompt or "".join(example.answers)
+def _asked(example: Example) -> tuple[str, ...]:
+    """Return what an example asks; known texts without a prompt are told apart by themselves."""
+    return (example.prompt,) if example.prompt else ("", *example.answers)
 
 
 def data_hash(examples: Iterable[Example]) -> str:
