@@ -108,7 +108,7 @@ class MixtureProblem(Problem):
         return dict(self._parts)
 
     @property
-    def sources(self) -> tuple[str, ...]:  # type: ignore[override]
+    def sources(self) -> tuple[str, ...]:
         """Material of each example, ``(n_examples,)``; tasks have none in common."""
         return self._sources
 
@@ -133,7 +133,10 @@ class MixtureProblem(Problem):
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
             TaskError: An example id is unknown.
         """
-        return self.score_many(check_curve(scales, self.n_layers)[None], example_ids)[0]
+        scores: npt.NDArray[np.float64] = self.score_many(
+            check_curve(scales, self.n_layers)[None], example_ids
+        )[0]
+        return scores
 
     def score_many(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None

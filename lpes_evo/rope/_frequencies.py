@@ -77,8 +77,10 @@ def repair_frequencies(model: torch.nn.Module) -> None:
         for name, buffer in _fresh_buffers(module).items():
             # The layers of a model that is spread over several devices may own their rotary modules.
             before = getattr(module, name, None)
-            is_placed = isinstance(before, torch.Tensor) and not before.is_meta
-            device = before.device if is_placed else input_device(structure.decoder)
+            if isinstance(before, torch.Tensor) and not before.is_meta:
+                device = before.device
+            else:
+                device = input_device(structure.decoder)
             # Dynamic types also keep the frequencies of short inputs, in a plain attribute that stays as it is.
             module.register_buffer(name, buffer.to(device), persistent=False)
 

@@ -359,8 +359,7 @@ def summarise(
         mixture = problem.mixture
         tasks = np.array(mixture.tasks)
         searched = np.isin(tasks, list(mixture.weights))
-        summary = summarise(*_of_rows(problem, scores, searched), vectors, measure)
-        return summary | {
+        return summarise(*_of_rows(problem, scores, searched), vectors, measure) | {
             "tasks": {
                 name: {
                     **({"weight": mixture.weights[name]} if name in mixture.weights else {}),
@@ -404,11 +403,14 @@ def _of_rows(
 ) -> tuple[ProblemFacts, dict[str, AnswerScores]]:
     """Return the facts and the scores of some examples, as those of a problem of one task."""
     numbers = np.flatnonzero(rows)
-    chosen = {
-        name: tuple(getattr(problem, name)[number] for number in numbers)
-        for name in ("example_ids", "groups", "sources", "positions")
-    }
-    part = dataclasses.replace(problem, **chosen, mixture=None)
+    part = dataclasses.replace(
+        problem,
+        example_ids=tuple(problem.example_ids[number] for number in numbers),
+        groups=tuple(problem.groups[number] for number in numbers),
+        sources=tuple(problem.sources[number] for number in numbers),
+        positions=tuple(problem.positions[number] for number in numbers),
+        mixture=None,
+    )
     return part, {
         name: AnswerScores(
             of.log_probability[numbers],

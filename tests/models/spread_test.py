@@ -11,13 +11,13 @@ from lpes_evo import load_model
 from lpes_evo.accelerators import device_kind, devices_of, input_device
 from lpes_evo.analysis import AnalysisInput, measure_attention, measure_drift
 from lpes_evo.errors import ModelError
-from lpes_evo.evals import generate_greedy
 from lpes_evo.models import place_model, resolve_device, spread, weights_hash
 from lpes_evo.problems import (
     DataRequest,
     EncodedExample,
     ModelProblem,
     answer_gradient,
+    generate_greedy,
     make_task,
     score_answers,
     sharing_is_sound,

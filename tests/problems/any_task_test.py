@@ -159,5 +159,5 @@ def test_a_score_has_no_gradient():
 
 
 def test_a_folder_for_a_task_that_reads_none_is_refused(tmp_path):
-    with pytest.raises(TaskError, match="no data folder for recall:48, which reads none"):
+    with pytest.raises(TaskError, match="no data folder for recall, where no task reads one"):
         draw_examples(RunConfig(task={"data": str(tmp_path)}))

@@ -4,9 +4,8 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
-from lpes_evo.cli import app
+from commands import run_here
 from lpes_evo.config import load_config, settings_hash
 from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.runs import RunFolder, draw_examples, load_report, run_search
@@ -61,7 +60,7 @@ def test_the_scales_say_what_was_guarded_and_how_much_they_changed_it(run):
     assert (guard.name, guard.tolerance) == ("recall:32", 0.5)
     assert guard.change == pytest.approx(sum(best["scores"][12:]) / 6)
     assert guard.change >= -0.5
-    shown = CliRunner().invoke(app, ["show", str(run.path)]).output
+    shown = run_here("show", str(run.path), cwd=run.path.parent).stdout
     assert "recall:32 (guard)" in shown
     assert "recall:40 (weight 2)" in shown
 
@@ -112,8 +111,6 @@ def test_options_beside_several_tasks_are_refused():
 
 
 def test_a_mistake_in_a_guard_is_one_line_before_any_model_is_loaded(tmp_path):
-    result = CliRunner().invoke(
-        app, ["search", "--task", "recall", "--guard", "recal:8", "--output", str(tmp_path / "run")]
-    )
-    assert result.exit_code == 2
-    assert "Did you mean recall?" in str(result.exception) + result.output
+    result = run_here("search", "--task", "recall", "--guard", "recal:8", "--output", "run", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "Did you mean recall?" in result.stderr
