@@ -154,17 +154,45 @@ def estimate(
     preset: PresetOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Pilot evaluations to time.")] = 2,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=0, help="Pilot evaluations to time; 0 tells the memory alone.")
+    ] = 2,
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-memory",
+            metavar="GIB",
+            min=1,
+            help="Memory of each GPU in GiB, to tell how many a worker needs; by default, that of the GPUs here.",
+        ),
+    ] = None,
     guard: GuardOption = None,
     devices: DevicesOption = "auto",
     ray: RayOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     **given: Any,
 ) -> None:
-    """Time a pilot of a search and predict what the whole run will take."""
-    from lpes_evo.runs import estimate_run
+    """Tell the GPUs that a search needs, time a pilot of it, and predict what the whole run will take."""
+    from lpes_evo.runs import estimate_run, gpus_found, memory_need
 
     run_config = _load(preset, config, settings, given, guards=guard)
-    for line in estimate_run(run_config, devices=devices, ray_address=ray, repeats=repeats).lines():
+    memory, n_gpus = gpus_found()
+    if gpu_memory is not None:
+        memory = int(gpu_memory * 2**30)
+    for line in memory_need(run_config).lines(memory, n_gpus):
+        say(line)
+    if not repeats:
+        return
+
+    estimate = estimate_run(
+        run_config,
+        devices=devices,
+        ray_address=ray,
+        gpus_per_worker=gpus_per_worker,
+        repeats=repeats,
+        on_event=say,
+    )
+    for line in estimate.lines():
         say(line)
 
 

@@ -5,6 +5,7 @@ from ._model import (
     LoadedModel as LoadedModel,
     device_name as device_name,
     load_model as load_model,
+    outline as outline,
     resolve_device as resolve_device,
     resolve_dtype as resolve_dtype,
     smollm2_file as smollm2_file,

@@ -19,13 +19,14 @@ NO_PICKLES = (
 )
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, *, needs_weights: bool = True) -> None:
     """Check that a model folder has all parts.
 
     Where a part is missing, transformers would create it, or raise an error of many lines.
 
     Args:
         path: The folder.
+        needs_weights: Whether weights must be there.
 
     Raises:
         ModelError: The config, the weights as safetensors, or the tokenizer is missing.
@@ -33,7 +34,7 @@ def check_folder(path: Path) -> None:
     if not (path / "config.json").is_file():
         raise ModelError(f"Expected a model folder with a config.json at {path}, but it has none.")
 
-    if not any(path.glob("*.safetensors")):
+    if needs_weights and not any(path.glob("*.safetensors")):
         pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
         found = f"only {pickles[0]}. {NO_PICKLES}" if pickles else "it has no weights. Check the path."
         raise ModelError(f"Expected weights as .safetensors files in {path}, but found {found}")
@@ -144,6 +145,41 @@ def read_tokenizer(source: str, name: str, options: dict[str, Any]) -> Any:
 
     with quiet():
         return _part("tokenizer", name, False, lambda: AutoTokenizer.from_pretrained(source, **options))
+
+
+def read_outline(source: str, name: str, options: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
+    """Read the config and the tokenizer of a model, and build the model without values.
+
+    Args:
+        source: Folder or hub id.
+        name: The name that the user gave, for messages.
+        options: Options of transformers for every part; ``local_files_only`` marks a folder.
+        dtype: Number format of the weights, as torch has it.
+
+    Returns:
+        The model on the meta device, which has no memory for weights, and its tokenizer.
+
+    Raises:
+        ModelError: The config or the tokenizer cannot be read, or the config describes no causal language model.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    is_cached_only = "local_files_only" not in options and not hub_has_address()
+    if is_cached_only:
+        options = options | {"local_files_only": True}
+
+    with quiet():
+        config = _part("config", name, is_cached_only, lambda: AutoConfig.from_pretrained(source, **options))
+    tokenizer = read_tokenizer(source, name, options)
+
+    def build() -> Any:
+        with torch.device("meta"):
+            trust = options.get("trust_remote_code", False)
+            return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust)
+
+    with quiet():
+        return _part("config", name, is_cached_only, build), tokenizer
 
 
 def _part(part: str, name: str, is_cached_only: bool, load: Callable[[], Any]) -> Any:

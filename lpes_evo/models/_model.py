@@ -12,7 +12,7 @@ from typing import Any
 from lpes_evo.accelerators import device_kind, devices_of, mps_fault
 from lpes_evo.errors import ModelError, install_command
 from lpes_evo.models._adapters import Adapter, find_adapter, own_tokenizer, put_adapter_on
-from lpes_evo.models._loading import ROPE_NOTE, check_folder, read_model, refuse_revision
+from lpes_evo.models._loading import ROPE_NOTE, check_folder, read_model, read_outline, refuse_revision
 from lpes_evo.models._progress import LoadingProgress
 from lpes_evo.models._spread import place_model, require_accelerate
 from lpes_evo.models._window import window
@@ -303,16 +303,50 @@ def resolve_dtype(dtype: str, device: str, name: str) -> str:
     return "bfloat16" if capability[0] >= 8 else "float16"
 
 
+def outline(
+    name: str, revision: str | None, dtype: str, *, trust_remote_code: bool = False
+) -> tuple[Any, Any]:
+    """Read what is known of a model before its weights are read.
+
+    Args:
+        name: Name of the model, see `load_model`; of an adapter, its base is read.
+        revision: Revision on the hub.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        trust_remote_code: Whether code that is shipped with the model may run.
+
+    Returns:
+        The model on the meta device, which has no memory for weights, and the tokenizer.
+
+    Raises:
+        ModelError: The model is unknown, or its config or tokenizer cannot be read.
+    """
+    import torch
+
+    adapter = find_adapter(name, revision)
+    if adapter is not None:
+        name, revision = adapter.base, adapter.base_revision if adapter.base_is_on_hub else None
+    source, options = _source(name, revision, trust_remote_code, needs_weights=False)
+    return read_outline(source, name, options, getattr(torch, dtype))
+
+
 def _read(
     name: str, revision: str | None, trust_remote_code: bool, model_options: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return a model without an adapter, and its tokenizer."""
-    source, options = _locate(name)
+    source, options = _source(name, revision, trust_remote_code)
+    return read_model(source, name, options, model_options)
+
+
+def _source(
+    name: str, revision: str | None, trust_remote_code: bool, *, needs_weights: bool = True
+) -> tuple[str, dict[str, Any]]:
+    """Return the folder or hub id that transformers is to load, and all options for it."""
+    source, options = _locate(name, needs_weights)
     if revision is not None:
         if "local_files_only" in options:
             refuse_revision(name, revision)
         options["revision"] = revision
-    return read_model(source, name, options | {"trust_remote_code": trust_remote_code}, model_options)
+    return source, options | {"trust_remote_code": trust_remote_code}
 
 
 def _read_adapted(
@@ -337,7 +371,7 @@ def _read_adapted(
     return model, tokenizer
 
 
-def _locate(name: str) -> tuple[str, dict[str, Any]]:
+def _locate(name: str, needs_weights: bool) -> tuple[str, dict[str, Any]]:
     """Return the folder or hub id that transformers is to load, and the options for it."""
     if name == "tiny":
         folder = Path(str(importlib.resources.files("lpes_evo.models.tiny")))
@@ -369,7 +403,7 @@ def _locate(name: str) -> tuple[str, dict[str, Any]]:
         return str(path.parent), {"gguf_file": path.name, "local_files_only": True}
 
     if name and is_folder:
-        check_folder(path)
+        check_folder(path, needs_weights=needs_weights)
         return str(path), {"local_files_only": True}
 
     if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):

@@ -9,6 +9,7 @@ from ._job import (
     search_problem as search_problem,
     task_examples as task_examples,
 )
+from ._memory import MemoryNeed as MemoryNeed, gpus_found as gpus_found, memory_need as memory_need
 from ._pictures import (
     STYLES as STYLES,
     plot_convergence as plot_convergence,

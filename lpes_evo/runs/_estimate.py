@@ -1,6 +1,7 @@
 """Estimate: the predicted cost of a run, from a few timed evaluations."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +80,13 @@ class Estimate:
 
 
 def estimate_run(
-    config: RunConfig, *, devices: str = "auto", ray_address: str | None = None, repeats: int = 2
+    config: RunConfig,
+    *,
+    devices: str = "auto",
+    ray_address: str | None = None,
+    gpus_per_worker: int | None = None,
+    repeats: int = 2,
+    on_event: Callable[[str], None] | None = None,
 ) -> Estimate:
     """Load the model, time some evaluations of the untouched curve on all workers at once, and predict the run.
 
@@ -87,7 +94,9 @@ def estimate_run(
         config: The configuration of the run.
         devices: Where the model computes, see `lpes_evo.workers.make_pool`.
         ray_address: Address of a Ray cluster whose GPUs are used instead.
+        gpus_per_worker: GPUs of each worker on a Ray cluster; ``None`` for one.
         repeats: Timed evaluations of each worker, after one that warms up.
+        on_event: Called with one line about the progress of loading, and about each lost worker.
 
     Returns:
         The estimate.
@@ -99,7 +108,13 @@ def estimate_run(
     draw_examples(config)
 
     start = time.perf_counter()
-    with make_pool(JobSpec(config), devices, ray_address=ray_address) as pool:
+    with make_pool(
+        JobSpec(config),
+        devices,
+        ray_address=ray_address,
+        gpus_per_worker=gpus_per_worker,
+        on_event=on_event,
+    ) as pool:
         job: JobFacts = pool.call(describe)
         load_seconds = time.perf_counter() - start
 
