@@ -9,7 +9,9 @@ the one worker of a pool, as in a search. Each measurement is a line of JSON, an
   token; attention and the output head are not counted),
 - what several candidates in one forward pass bring, and how far their scores are from those of one by one,
 - the time of prefill and of decoding, patched over untouched, as medians of alternating pairs with an interval of
-  95 %, as ``lpes-evo bench`` measures it.
+  95 %, as ``lpes-evo bench`` measures it,
+- where there are two devices, fitness evaluation on a model that is spread over both: its speed, its largest departure
+  from the scores on one device, and the memory that each device held at most.
 """
 
 import json
@@ -27,6 +29,7 @@ from common import bare_forward, paired, parser, slope, timed
 from rich.console import Console
 
 from lpes_evo import LoadedModel, SearchSettings, load_model
+from lpes_evo.accelerators import devices_of
 from lpes_evo.bench import BenchSettings, MethodCost, Shape, measure_costs, random_model
 from lpes_evo.execution import Evaluator
 from lpes_evo.methods import make_method
@@ -133,6 +136,14 @@ def long_problem(bench: Bench) -> ModelProblem:
 def short_problem(bench: Bench) -> ModelProblem:
     """Return the problem of short texts."""
     return bench.short
+
+
+def peak_memory(bench: Bench) -> list[float | None]:
+    """Return the GiB that each device of the worker held at most; ``None`` for a CPU."""
+    return [
+        round(torch.cuda.max_memory_allocated(device) / 2**30, 2) if device.startswith("cuda") else None
+        for device in devices_of(bench.loaded.device)
+    ]
 
 
 def describe(bench: Bench) -> dict[str, Any]:
@@ -272,6 +283,30 @@ def measure_passes(pool: Pool, space: CurveSpace) -> list[dict[str, Any]]:
     return found
 
 
+def measure_spread(sizes: Sizes, space: CurveSpace, devices: str, alone: np.ndarray) -> dict[str, Any]:
+    """Evaluate two curves on a model that is spread over a group of devices.
+
+    Args:
+        sizes: The sizes.
+        space: The space of the curves.
+        devices: The group.
+        alone: Scores of the two curves on one device, ``(2, n_examples)``.
+
+    Returns:
+        The measurement.
+    """
+    with DevicePool(devices, BenchSpec(sizes)) as pool:
+        evaluated(pool, space, long_problem, 2, 1)
+        tries = [evaluated(pool, space, long_problem, 2, 1) for _ in range(3)]
+        scores, seconds, tokens = min(tries, key=lambda entry: entry[1])
+        return {
+            "devices": devices,
+            "fitness_tokens_per_second": tokens / seconds,
+            "largest_difference_nats": float(np.abs(scores - alone).max()),
+            "peak_gib": pool.call(peak_memory),
+        }
+
+
 def main() -> None:
     """Measure, print lines of JSON, then a table."""
     options = parser(__doc__)
@@ -313,6 +348,17 @@ def main() -> None:
             untouched = float(np.median([getattr(plain, part) for plain, _ in cost.pairs]))
             say(part, {"untouched_seconds": untouched, **found})
             rows.append((f"{part}, patched / untouched", interval_text(*found.values())))
+
+        alone, _, _ = evaluated(pool, space, long_problem, 2, 1)
+
+    # The first pool has given its memory back.
+    if is_small or torch.cuda.device_count() > 1:
+        row = measure_spread(sizes, space, "cpu+cpu" if is_small else "cuda:0+cuda:1", alone)
+        say("spread", row)
+        differs = f"(scores differ by {row['largest_difference_nats']:.1e} nats)"
+        rows.append(
+            (f"fitness on {row['devices']}, tokens/s", f"{row['fitness_tokens_per_second']:.0f} {differs}")
+        )
 
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}"
     table = Table(f"{facts['device']}, {facts['dtype']}, {versions}", ["what", "figure"])

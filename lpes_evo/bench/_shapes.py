@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from lpes_evo.accelerators import device_kind, free_memory
+from lpes_evo.accelerators import device_kind, devices_of, free_memory
 from lpes_evo.errors import ModelError
 
 PREFIX = "shape:"
@@ -115,7 +115,7 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
     Args:
         shape: The sizes of the model.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: ``cpu``, ``cuda:N`` or ``mps``.
+        device: ``cpu``, ``cuda:N``, ``mps``, or a group, whose first device must have room for all weights.
 
     Returns:
         The model, in evaluation mode and with frozen weights.
@@ -126,6 +126,7 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from lpes_evo.models import place_model
     from lpes_evo.rope import check_frequencies, repair_frequencies
 
     config = AutoConfig.for_model(**shape.config, tie_word_embeddings=False)
@@ -136,21 +137,23 @@ def random_model(shape: Shape, dtype: str, device: str) -> Any:
         n_bytes = kind.itemsize * sum(
             weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
         )
-    room = free_memory(device)
+    first = devices_of(device)[0]
+    room = free_memory(first)
     if n_bytes > room:
         raise ModelError(
-            f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {device} has "
+            f"Expected room for the weights of {shape.name} in {dtype}, {n_bytes / 2**30:.1f} GiB, but {first} has "
             f"{room / 2**30:.1f} GiB. Take fewer layers with :layers=N after the name, or another device."
         )
 
     # The random state of Apple's GPU cannot be restored, so that weights for it are drawn on the CPU.
-    drawn_on = "cpu" if device_kind(device) == "mps" else device
-    on_gpu = [torch.device(device)] if device_kind(drawn_on) == "cuda" else []
+    drawn_on = "cpu" if device_kind(device) == "mps" else first
+    on_gpu = [torch.device(first)] if device_kind(drawn_on) == "cuda" else []
     with torch.random.fork_rng(devices=on_gpu), torch.device(drawn_on):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=kind)
 
-    model.eval().requires_grad_(False).to(device)
+    model.eval().requires_grad_(False)
+    place_model(model, device)
     repair_frequencies(model)
     check_frequencies(model)
     return model

@@ -28,14 +28,17 @@ def test_the_measurement_of_a_gpu_runs_on_the_cpu_with_a_tiny_shape(tmp_path):
         *["candidates"] * 4,
         "prefill",
         "decode",
+        "spread",
     ]
-    device, throughput, *passes, prefill, decode = lines
+    device, throughput, *passes, prefill, decode, spread = lines
     assert device["parameters"] > device["parameters_of_layers"] > 0
     assert 0 < throughput["low"] <= throughput["fitness_over_bare"] <= throughput["high"]
     assert 0 < throughput["flop_utilisation"] < 1
     assert [line["candidates_per_pass"] for line in passes] == [1, 2, 4, 8]
     # In float32 the company of other candidates changes no more than the rounding.
     assert all(line["largest_difference_nats"] < 1e-5 < line["spread_of_scores_nats"] for line in passes)
+    assert spread["devices"] == "cpu+cpu"
+    assert spread["largest_difference_nats"] < 1e-5
     for line in (prefill, decode):
         assert 0 < line["low"] <= line["patched_over_untouched"] <= line["high"]
     assert device["device"] in result.stdout.splitlines()[len(lines)]

@@ -210,7 +210,14 @@ def test_estimate_predicts_a_run(tmp_path, devices, n_workers):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("devices", ["cpu:2", pytest.param("in-process", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        "cpu:2",
+        pytest.param("cpu+cpu", marks=pytest.mark.slow),
+        pytest.param("in-process", marks=pytest.mark.slow),
+    ],
+)
 def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
     run, _ = finished
     folder = run.parent / devices

@@ -246,3 +246,19 @@ def test_a_lack_of_memory_while_weights_are_placed_names_the_remedy(monkeypatch)
         ModelError, match=r"GiB on cuda:0, but the memory ran out\. .*--devices cuda:0\+cuda:1"
     ):
         place_model(model, "cuda:0")
+
+
+def test_the_harness_answers_alike_on_a_group():
+    pytest.importorskip("lm_eval", reason="the extra [eval] is not installed")
+    from lm_eval.api.instance import Instance
+
+    from lpes_evo.evals.harness import LpesLM
+
+    def answers(device):
+        asked = [("3 17 8 25 ? 3", " 17"), ("3 17 8 25 9 9 ? 8", " 25")]
+        requests = [Instance("loglikelihood", {}, pair, number) for number, pair in enumerate(asked)]
+        generated = [Instance("generate_until", {}, (asked[0][0], {"until": [], "max_gen_toks": 3}), 0)]
+        with LpesLM(load_model("tiny", device=device), [1.5] * 6, batch_size=2) as model:
+            return model.loglikelihood(requests), model.generate_until(generated)
+
+    assert answers("cpu+cpu") == answers("cpu")

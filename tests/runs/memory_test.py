@@ -14,12 +14,12 @@ GIB = 2**30
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the config and the tokenizer of a model of 70 billion weights, and without any weight."""
+    """A folder with the config and the tokenizer of a model with layers as in one of 70 billion, without weights."""
     path = tmp_path_factory.mktemp("model")
     transformers.LlamaConfig(
         hidden_size=8192,
         intermediate_size=28672,
-        num_hidden_layers=80,
+        num_hidden_layers=16,
         num_attention_heads=64,
         num_key_value_heads=8,
         vocab_size=128256,
@@ -43,7 +43,7 @@ def need(folder, **overrides):
 def test_the_weights_of_a_config_are_counted_without_a_file_of_weights(folder):
     found = need(folder)
     layer = 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672 + 2 * 8192
-    assert found.n_weights == 80 * layer + 2 * 128256 * 8192 + 8192
+    assert found.n_weights == 16 * layer + 2 * 128256 * 8192 + 8192
     # Two bytes each, and the rotary frequencies in float32.
     assert 0 <= found.shares[0] - 2 * found.n_weights < 4096
     assert found.dtype == "bfloat16"
@@ -55,7 +55,7 @@ def test_a_group_halves_the_weights_up_to_a_layer(folder):
     layer = 2 * (2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672 + 2 * 8192)
     assert found.shares[0] / 2 <= found.shares[1] <= found.shares[0] / 2 + layer
     assert list(found.shares) == sorted(found.shares, reverse=True)
-    assert len(found.shares) == 80
+    assert len(found.shares) == 16
 
 
 def test_gradients_and_larger_passes_need_more(folder):
@@ -84,7 +84,7 @@ def sample(n_layers=4):
     return MemoryNeed("bfloat16", 10**10, shares, 4096, 1024, GIB, GIB)
 
 
-@pytest.mark.parametrize(("memory", "n"), [(80, 1), (26, 1), (25, 2), (15, 2), (10, 3), (9, 4), (8, None)])
+@pytest.mark.parametrize(("memory", "n"), [(80, 1), (26, 1), (25, 2), (15, 2), (11, 3), (9, 4), (8, None)])
 def test_the_smallest_group_leaves_a_reserve(memory, n):
     assert sample().n_gpus(memory * GIB) == n
 

@@ -60,6 +60,23 @@ def test_what_a_worker_tells_while_it_makes_its_target_reaches_the_pool(make_poo
     assert events == ["worker 0 on cpu has loaded 40 %"]
 
 
+def test_a_killed_worker_of_a_group_is_replaced_on_the_same_group(make_pool, events, tries):
+    note = tries.add
+
+    def evaluate(device, item):
+        import os
+        import signal
+
+        if note() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return device, item
+
+    pool = make_pool("cpu+cpu", lambda device: device)
+    assert pool.map(evaluate, range(2)) == [("cpu+cpu", 0), ("cpu+cpu", 1)]
+    assert len(events) == 1
+    assert events[0].startswith("worker 0 on cpu+cpu was killed by SIGKILL while it worked on individual 0")
+
+
 def test_a_killed_worker_is_replaced_and_its_work_done_by_another(make_pool, events, tries):
     # A8
     pool = make_pool("cpu:3")
