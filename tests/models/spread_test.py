@@ -1,10 +1,12 @@
 """What a model computes that is spread over several devices: the same as on one."""
 
+import re
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch._subclasses import fake_tensor
 
 from lpes_evo import load_model
@@ -28,7 +30,7 @@ from rope_families import tiny_model
 accelerate = pytest.importorskip("accelerate", reason="the extra [spread] is not installed")
 
 GPUS = ("cuda:0", "cuda:1")
-FAMILIES = ["llama", "qwen2", "gemma3_text", "gpt_neox", "gptj", "phi3", "deepseek_v2", "mixtral"]
+FAMILIES = ["llama", "qwen2", "gemma3_text", "gpt_neox", "gptj", "moshi", "phi3", "deepseek_v2", "mixtral"]
 """Families with shared rotary modules, several of them, one in each layer, latent attention and experts."""
 
 rng = np.random.default_rng(0)
@@ -183,7 +185,7 @@ def two_pretended_devices(model):
 
 
 @pytest.mark.parametrize("share", [False, True])
-@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "gptj", "gpt_neox"])
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "moshi", "gpt_neox"])
 def test_no_tensor_of_one_device_meets_one_of_another(model_type, share):
     model = tiny_model(model_type).requires_grad_(False)
     scales = curves(model, 3)
@@ -262,3 +264,22 @@ def test_the_harness_answers_alike_on_a_group():
             return model.loglikelihood(requests), model.generate_until(generated)
 
     assert answers("cpu+cpu") == answers("cpu")
+
+
+def test_a_large_model_tells_how_much_of_it_is_loaded(monkeypatch):
+    told = []
+    monkeypatch.setattr("lpes_evo.models._progress.PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr("lpes_evo.models._progress.tell", told.append)
+    load_model("tiny", device="cpu+cpu")
+    assert any(re.fullmatch(r"has loaded \d+% of tiny \(0\.0 GiB\)", line) for line in told)
+    shares = [int(line.split("%")[0].split()[-1]) for line in told if "loaded" in line]
+    assert shares == sorted(shares)
+    if hasattr(transformers.utils.logging, "set_tqdm_hook"):
+        assert re.fullmatch(r"has read 0 of \d+ weights of tiny", told[0])
+
+
+def test_a_small_model_tells_nothing(monkeypatch):
+    told = []
+    monkeypatch.setattr("lpes_evo.models._progress.tell", told.append)
+    load_model("tiny", device="cpu")
+    assert told == []
