@@ -282,10 +282,10 @@ def test_gguf_files_need_the_extra(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"dtype": "int8"}, "auto or one of float32, bfloat16, float16, but got 'int8'"),
-        ({"device": "tpu"}, "auto, cpu, cuda, cuda:N or mps, but got 'tpu'"),
-        ({"device": "cuda:x"}, "auto, cpu, cuda, cuda:N or mps, but got 'cuda:x'"),
+        ({"device": "tpu"}, "auto, cpu, cuda, cuda:N, mps or a group such as .*, but got 'tpu'"),
+        ({"device": "cuda:x"}, "auto, cpu, cuda, cuda:N, mps or a group such as .*, but got 'cuda:x'"),
         ({"device": "cuda:99"}, "CUDA devices that torch sees, but got 'cuda:99'"),
-        ({"device": None}, "auto, cpu, cuda, cuda:N or mps, but got None"),
+        ({"device": None}, "auto, cpu, cuda, cuda:N, mps or a group such as .*, but got None"),
         ({"dtype": None}, "auto or one of float32, bfloat16, float16, but got None"),
         ({"attention": "magic"}, "loading failed"),
         ({"revision": "main"}, "a revision only with a hub id, but got revision 'main'"),
@@ -302,7 +302,9 @@ def test_the_gpu_of_apple_is_used_where_it_is_asked_for(folder, monkeypatch):
     assert resolve_device("mps") == resolve_device("mps:0") == "mps"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
-    with pytest.raises(ModelError, match="auto, cpu, cuda, cuda:N or mps, but got 'mps:1'"):
+    with pytest.raises(
+        ModelError, match="auto, cpu, cuda, cuda:N, mps or a group such as .*, but got 'mps:1'"
+    ):
         resolve_device("mps:1")
 
 
