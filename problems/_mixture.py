@@ -15,6 +15,7 @@ from lpes_evo.errors import TaskError
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
 from lpes_evo.problems._score import AnswerScores
 from lpes_evo.problems._sharing import Sharing
+from lpes_evo.problems._task import Kind
 
 DEFAULT_TOLERANCE = 0.02
 """Nats per token that a guard may lose: 2 % of perplexity, about what weights of 4 bits in place of 16 cost."""
@@ -29,12 +30,14 @@ class Mixture:
         sets: Name of the set of each example within its task, ``(n_examples,)``.
         weights: Weight of each searched task in the fitness.
         guards: Tolerance of each task that must not become worse, in units of its scores.
+        texts: The tasks of known texts, whose examples are neither right nor wrong.
     """
 
     tasks: tuple[str, ...]
     sets: tuple[str, ...]
     weights: dict[str, float]
     guards: dict[str, float]
+    texts: tuple[str, ...] = ()
 
 
 class MixtureProblem(Problem):
@@ -52,6 +55,7 @@ class MixtureProblem(Problem):
 
     Attributes:
         mixture: How the examples are put together.
+        kind: ``likelihood`` where known texts alone are searched, else ``generate``.
         positions: Gold positions of the examples, ``(n_examples,)``; ``None`` where there is none.
         n_tokens: Tokens, without padding, that one evaluation of all examples forwards.
         sharing: Whether the examples about one text share the run over it in every part.
@@ -87,12 +91,14 @@ class MixtureProblem(Problem):
             sets=tuple(part.groups[row] for _, part, row in named),
             weights=_settings_of(searched, weights, 1.0, "weight", least_is_zero=False),
             guards=_settings_of(guarded, tolerances, DEFAULT_TOLERANCE, "tolerance", least_is_zero=True),
+            texts=tuple(task for task, part in self._parts.items() if _kind_of(part) == "likelihood"),
         )
         self._place = {
             name: (task, part.example_ids[row])
             for name, (task, part, row) in zip(self.example_ids, named, strict=True)
         }
 
+        self.kind = "likelihood" if {*searched} <= {*self.mixture.texts} else "generate"
         parts = self._parts.values()
         self.positions = tuple(position for part in parts for position in _positions_of(part))
         self.n_tokens = sum(getattr(part, "n_tokens", 0) for part in parts)
@@ -133,10 +139,8 @@ class MixtureProblem(Problem):
             ScalesError: The scales have the wrong shape or a value that is not finite and positive.
             TaskError: An example id is unknown.
         """
-        scores: npt.NDArray[np.float64] = self.score_many(
-            check_curve(scales, self.n_layers)[None], example_ids
-        )[0]
-        return scores
+        (scores,) = self.score_many(check_curve(scales, self.n_layers)[None], example_ids)
+        return np.asarray(scores)
 
     def score_many(
         self, scales: npt.NDArray[np.float64], example_ids: Sequence[str] | None = None
@@ -330,6 +334,12 @@ def _settings_of(
                 f"Expected the {what} of {task} to be a finite number {least}, but got {value:g}."
             )
     return found
+
+
+def _kind_of(part: Problem) -> Kind:
+    """Return whether a part has known texts, or asks questions."""
+    kind: Kind = getattr(part, "kind", "generate")
+    return kind
 
 
 def _positions_of(part: Problem) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from lpes_evo.problems._pack import Pack, pack_rows
 from lpes_evo.problems._problem import Problem, check_curve, check_curves, check_weights
 from lpes_evo.problems._score import AnswerScores, default_batch_tokens, score_answers
 from lpes_evo.problems._sharing import Sharing, sharing_is_sound
-from lpes_evo.problems._task import Task
+from lpes_evo.problems._task import Kind, Task
 
 if TYPE_CHECKING:
     from lpes_evo.models import LoadedModel
@@ -63,6 +63,7 @@ class ModelProblem(Problem):
         skipped: Number of examples left out because they exceed the window.
         data_hash: SHA-256 of the examples that are scored.
         is_exact: Whether the model computes in float32 or better, see `Problem`.
+        kind: ``likelihood`` for texts, of which all tokens are scored, else ``generate``.
         gradient_cost: Forward passes that `gradient` costs: 3, or 4 with checkpointing.
 
     Raises:
@@ -87,7 +88,8 @@ class ModelProblem(Problem):
             raise TaskError(
                 f"Expected the metric to be one of {', '.join(get_args(Metric))}, but got {metric!r}."
             )
-        is_text = task is not None and task.kind == "likelihood"
+        self.kind: Kind = "generate" if task is None else task.kind
+        is_text = self.kind == "likelihood"
         _refuse_metric(metric, task)
         if checkpointing and not getattr(loaded.model, "supports_gradient_checkpointing", False):
             raise TaskError(

@@ -59,18 +59,18 @@ class _DifferenceRow(Record):
 
 
 class _TaskMethodRow(Record):
-    """Scores of one method on the held-out examples of one task."""
+    """Scores of one method on the held-out examples of one task; known texts have no accuracy."""
 
-    accuracy: float
-    low: float
-    high: float
+    accuracy: float | None = None
+    low: float | None = None
+    high: float | None = None
     log_probability: float
 
 
 class _TaskDifferenceRow(Record):
     """LPES against another method on the examples of one task, in accuracy and in nats per token."""
 
-    accuracy: _DifferenceRow
+    accuracy: _DifferenceRow | None = None
     log_probability: _DifferenceRow
 
 
@@ -395,13 +395,15 @@ def summarise(
     if problem.mixture is not None:
         mixture = problem.mixture
         tasks = np.array(mixture.tasks)
-        searched = np.isin(tasks, list(mixture.weights))
+        # A text is neither right nor wrong, so that it has no part in an accuracy.
+        texts = mixture.texts if measure == "accuracy" else ()
+        searched = np.isin(tasks, [name for name in mixture.weights if name not in texts])
         return summarise(*_of_rows(problem, scores, searched), vectors, measure) | {
             "tasks": {
                 name: {
                     **({"weight": mixture.weights[name]} if name in mixture.weights else {}),
                     **({"tolerance": mixture.guards[name]} if name in mixture.guards else {}),
-                    **_task_row(*_of_rows(problem, scores, tasks == name)),
+                    **_task_row(*_of_rows(problem, scores, tasks == name), is_text=name in mixture.texts),
                 }
                 for name in (*mixture.weights, *mixture.guards)
             }
@@ -458,8 +460,8 @@ def _of_rows(
     }
 
 
-def _task_row(problem: ProblemFacts, scores: dict[str, AnswerScores]) -> dict[str, Any]:
-    """Return the scores of every method but the shuffles on one task, and how LPES differs."""
+def _task_row(problem: ProblemFacts, scores: dict[str, AnswerScores], *, is_text: bool) -> dict[str, Any]:
+    """Return the scores of every method but the shuffles on one task, and how LPES differs; texts have no accuracy."""
     methods = {name: of for name, of in scores.items() if not name.startswith(_SHUFFLE)}
 
     def difference(name: str, metric: str) -> dict[str, float]:
@@ -470,14 +472,14 @@ def _task_row(problem: ProblemFacts, scores: dict[str, AnswerScores]) -> dict[st
         "n": len(problem.example_ids),
         "methods": {
             name: {
-                **_interval(*mean_interval(of.correct, problem.sources), "accuracy"),
+                **({} if is_text else _interval(*mean_interval(of.correct, problem.sources), "accuracy")),
                 "log_probability": float(of.log_probability.mean()),
             }
             for name, of in methods.items()
         },
         "differences": {
             name: {
-                "accuracy": difference(name, "correct"),
+                **({} if is_text else {"accuracy": difference(name, "correct")}),
                 "log_probability": difference(name, "log_probability"),
             }
             for name in methods

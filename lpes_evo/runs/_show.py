@@ -92,14 +92,16 @@ def tasks_table(summary: dict[str, Any]) -> Table:
         ["task", "n", "accuracy, untouched", "accuracy, change", "nats per token, change", "allowed loss"],
     )
     for name, row in summary["tasks"].items():
-        change = row["differences"][UNTOUCHED]
+        change, untouched = row["differences"][UNTOUCHED], row["methods"][UNTOUCHED]
         is_guard = row.get("tolerance") is not None
         table.add_row(
             f"{name} (guard)" if is_guard else f"{name} (weight {row['weight']:g})",
             str(row["n"]),
-            _accuracy(row["methods"][UNTOUCHED]),
+            _accuracy(untouched) if "accuracy" in untouched else "",
             *(
                 difference_text(change[metric]["difference"], change[metric]["low"], change[metric]["high"])
+                if metric in change
+                else ""
                 for metric in ("accuracy", "log_probability")
             ),
             f"{row['tolerance']:g} nats" if is_guard else "",
