@@ -23,7 +23,7 @@ from lpes_evo.page._tables import (
     settings_table,
     versions_table,
 )
-from lpes_evo.runs import CONSTANT, LPES, UNTOUCHED, warnings_of
+from lpes_evo.runs import CONSTANT, LPES, UNTOUCHED, tasks_table, warnings_of
 from lpes_evo.storage import make_folder, provenance, write_atomic
 
 _PACKAGES = ("matplotlib", "jinja2")
@@ -218,6 +218,7 @@ def _render(
         "result": None if run.summary is None else result_table(run.summary),
         "has_positions": run.summary is None or _has_positions(run.summary),
         "positions": position_table(run.summary) if run.summary and _has_positions(run.summary) else None,
+        "by_task": tasks_table(run.summary) if run.summary is not None and run.summary.get("tasks") else None,
         "result_pictures": result_pictures(run, commands[_SEARCH]),
     }
 

@@ -32,4 +32,4 @@ from ._report import (
     warnings_of as warnings_of,
 )
 from ._run import UNITS as UNITS, history_table as history_table, run_search as run_search
-from ._show import show_run as show_run, show_scales as show_scales
+from ._show import show_run as show_run, show_scales as show_scales, tasks_table as tasks_table

@@ -189,7 +189,10 @@ class GradientAscent(Algorithm):
         shortest = max(SHORTEST, grid / 2 / self.space.y_axis.high)
         if self.settings.step_shrink == 1 or reach >= shortest:
             return None
-        return f"no arrival was better, and all steps to the next one move a scale by less than {shortest:.2g} of itself"
+        return (
+            "no arrival was better, and all steps to the next one move a scale by less than "
+            f"{shortest:.2g} of itself"
+        )
 
 
 def refuse_flat(space: CurveSpace) -> None:

@@ -8,6 +8,7 @@ import pytest
 from commands import run_here
 from lpes_evo.config import load_config, settings_hash
 from lpes_evo.errors import JournalError, TaskError
+from lpes_evo.page import write_page
 from lpes_evo.runs import RunFolder, draw_examples, load_report, run_search
 from lpes_evo.scales import load_scales
 
@@ -114,3 +115,8 @@ def test_a_mistake_in_a_guard_is_one_line_before_any_model_is_loaded(tmp_path):
     result = run_here("search", "--task", "recall", "--guard", "recal:8", "--output", "run", cwd=tmp_path)
     assert result.returncode == 2
     assert "Did you mean recall?" in result.stderr
+
+
+def test_the_page_has_the_table_of_tasks_and_guards(run, tmp_path):
+    write_page(run.path, tmp_path / "page.html", drift=None)
+    assert "recall:32 (guard)" in (tmp_path / "page.html").read_text()
