@@ -56,7 +56,8 @@ class Ascent:
     @property
     def points(self) -> npt.NDArray[np.float64]:
         """The control points that are reached, ``(n_points, 2)``."""
-        return self._points.copy()
+        points: npt.NDArray[np.float64] = self._points.copy()
+        return points
 
     @property
     def rate(self) -> float:
