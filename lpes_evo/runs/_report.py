@@ -450,6 +450,7 @@ def _of_rows(
         positions=tuple(problem.positions[number] for number in numbers),
         mixture=None,
     )
+
     return part, {
         name: AnswerScores(
             of.log_probability[numbers],

@@ -91,6 +91,7 @@ def tasks_table(summary: dict[str, Any]) -> Table:
         "Held-out examples by task and guard: found scales minus untouched (95 % intervals)",
         ["task", "n", "accuracy, untouched", "accuracy, change", "nats per token, change", "allowed loss"],
     )
+
     for name, row in summary["tasks"].items():
         change, untouched = row["differences"][UNTOUCHED], row["methods"][UNTOUCHED]
         is_guard = row.get("tolerance") is not None
@@ -126,6 +127,7 @@ def show_scales(source: str | Path, console: Console) -> None:
         f"{guard.name} changed by {guard.change:+.4f} nats per token ({guard.tolerance:g} may be lost)"
         for guard in scales.guards
     )
+
     say(f"Scales of {source}: found on {scales.model} with the task {scales.task}", console)
     say(f"fitness on the search data: {fitness}", console)
     if guards:

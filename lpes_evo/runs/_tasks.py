@@ -107,6 +107,7 @@ def problem_of(
         )
         for name, rows in examples.items()
     }
+
     if mix.is_single:
         (only,) = parts.values()
         return only

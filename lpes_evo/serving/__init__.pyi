@@ -4,4 +4,4 @@ from ._gguf_factors import write_factors as write_factors
 from ._kept import from_pretrained as from_pretrained
 from ._modelling import ModellingCode as ModellingCode, modelling_code as modelling_code
 from ._vllm import register as register
-from ._vllm_rotary import ScalingWorker as ScalingWorker
+from ._vllm_rotary import ScalingWorker as ScalingWorker, scale_layers as scale_layers

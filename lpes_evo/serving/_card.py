@@ -95,6 +95,7 @@ def model_card(
     if base_on_hub is not None:
         head = {"base_model": base_on_hub} | head
     now = describe()
+
     at = f" at revision `{revision}`" if revision else ""
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False)}---",
@@ -130,6 +131,7 @@ def _measurement(run: RunRecord | None) -> str:
             "## Held-out figures\n\nThe scales were exported from a file without its run, so that no measurement on "
             "held-out examples is at hand."
         )
+
     methods = run.report["methods"]
     lines = [
         "## Held-out figures",
@@ -143,6 +145,7 @@ def _measurement(run: RunRecord | None) -> str:
     for index, row in enumerate(methods[LPES]["positions"]):
         cells = [_interval(method["positions"][index]) for method in methods.values()]
         lines.append(f"| {row['position']:.3f} | {row['n']} | {' | '.join(cells)} |")
+
     cells = [_interval(method) for method in methods.values()]
     lines += [f"| all | {methods[LPES]['n']} | {' | '.join(cells)} |", ""]
     for name, row in run.report["differences"].items():
@@ -151,6 +154,7 @@ def _measurement(run: RunRecord | None) -> str:
             f"- These scales less {what}, on the same examples: {row['difference']:+.3f} "
             f"[{row['low']:+.3f}, {row['high']:+.3f}]"
         )
+
     lines += [f"- {warning}" for warning in warnings_of(run.report)]
     data = yaml.safe_dump(run.config, sort_keys=False, allow_unicode=True)
     return "\n".join([*lines, "", "Data of the search and of the measurement:", "", f"```yaml\n{data}```"])
@@ -161,10 +165,12 @@ def _provenance(run: RunRecord | None, now: dict[str, Any]) -> str:
     rows = [("export", now)]
     if run is not None and run.provenance:
         rows.insert(0, ("search", run.provenance))
+
     lines = ["## Commands and versions", ""]
     for what, record in rows:
         versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
         lines += [f"- {what}: `{record['command']}`", f"  ({versions})"]
+
     if run is not None and run.provenance:
         record = run.provenance
         lines.append(

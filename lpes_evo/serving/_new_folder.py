@@ -89,10 +89,12 @@ def _unfinished(out: Path) -> Iterator[Path]:
     """Return a context with a locked folder beside ``out``, of which nothing is left when the block ends."""
     out = out.absolute()
     remove_unfinished(out.parent)
+
     folder = out.parent / f".{out.name}{_MARK}"
     make_folder(folder)
     lock = FileLock(folder / _LOCK)
     lock.acquire(str(out))
+
     try:
         yield folder
     except OSError as error:

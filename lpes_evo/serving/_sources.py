@@ -114,12 +114,14 @@ def put_model(source: ModelSource, loaded: LoadedModel, folder: Path, *, copy: b
     """
     if source.kind != "folder":
         return _write(source, loaded, folder)
+
     files = source.folder or _fetched(source)
     weights = _weight_files(files)
     for name in weights:
         _link((files / name).resolve(), folder / name, copy=copy)
     if len(weights) > 1 or ((files / _INDEX).is_file() and not (files / _SINGLE).is_file()):
         shutil.copyfile(files / _INDEX, folder / _INDEX)
+
     for pattern in _BESIDE:
         for file in files.glob(pattern):
             if file.is_file():

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lpes_evo import load_scales
-from lpes_evo.cli._main import app
+from lpes_evo.cli import app
 from lpes_evo.errors import LpesError
 from serving_samples import RUN, save_scales
 

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 import torch
 
-import lpes_evo.serving._check as check
-import lpes_evo.serving._export as module
 from commands import lpes_evo
 from lpes_evo import load_scales, patch_rope
 from lpes_evo.errors import (
@@ -25,11 +24,13 @@ from lpes_evo.errors import (
     StorageError,
     UnsupportedModelError,
 )
-from lpes_evo.serving import export_model
-from lpes_evo.serving._isolated import logits_of
+from lpes_evo.serving import export_model, modelling_code
 from rope_families import tiny_model
 from rope_promises import IDS, close, generated, logits
 from serving_samples import RUN, run_alone, save_model, save_scales
+
+CHECK, EXPORT = "lpes_evo.serving._check", "lpes_evo.serving._export"
+"""The modules in which tests put faults."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +49,11 @@ def checked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         options = {"trust_remote_code": True, "dtype": getattr(torch, reference.dtype)}
         model = AutoModelForCausalLM.from_pretrained(folder, **options).eval()
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-        return logits_of(model, reference.prompts), tokenizer(check._TEXT)["input_ids"]
+        text, logits_of = resolve_name(f"{CHECK}._TEXT"), resolve_name("lpes_evo.serving._isolated.logits_of")
+        return logits_of(model, reference.prompts), tokenizer(text)["input_ids"]
 
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr(check, "_run_isolated", run_here)
+        monkeypatch.setattr(f"{CHECK}._run_isolated", run_here)
 
 
 @pytest.fixture
@@ -366,14 +368,14 @@ def test_a_folder_that_is_not_the_patched_model_is_removed(
     llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
 ) -> None:
 
-    real = module.modelling_code
+    real = modelling_code
 
     def changed(model: Any) -> Any:
         code = real(model)
         assert old in code.source
         return dataclasses.replace(code, source=code.source.replace(old, new))
 
-    monkeypatch.setattr(module, "modelling_code", changed)
+    monkeypatch.setattr(f"{EXPORT}.modelling_code", changed)
     if not message:
         export(tmp_path)
         return
@@ -385,10 +387,10 @@ def test_a_folder_that_is_not_the_patched_model_is_removed(
 def test_a_tokenizer_that_cuts_otherwise_is_found(
     llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = check.take_reference
+    real = resolve_name(f"{CHECK}.take_reference")
 
     monkeypatch.setattr(
-        module, "take_reference", lambda *values: dataclasses.replace(real(*values), tokens=[1])
+        f"{EXPORT}.take_reference", lambda *values: dataclasses.replace(real(*values), tokens=[1])
     )
     with pytest.raises(ModelError, match="its tokenizer cuts a text into other tokens"):
         export(tmp_path)

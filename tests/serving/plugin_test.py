@@ -6,7 +6,7 @@ import subprocess
 import sys
 from types import ModuleType
 
-from lpes_evo.serving._vllm import register
+from lpes_evo.serving import register
 
 PLUGINS = "vllm.general_plugins"
 

@@ -301,7 +301,7 @@ def test_a_table_that_vllm_makes_otherwise_is_refused(rope):
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.model_executor.layers.rotary_embedding import get_rope
 
-    from lpes_evo.serving import _vllm_rotary
+    from lpes_evo.serving import scale_layers
 
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList([torch.nn.Module()])
@@ -313,7 +313,7 @@ def test_a_table_that_vllm_makes_otherwise_is_refused(rope):
         try:
             rotary.cos_sin_cache[7] += 0.1
             with pytest.raises(UnsupportedModelError, match=r"this vLLM makes another one|is a Dynamic"):
-                _vllm_rotary.scale_layers(model, [1.5])
+                scale_layers(model, [1.5])
         finally:
             rotary.cos_sin_cache.copy_(kept)
 
@@ -374,7 +374,7 @@ def test_a_module_whose_copy_would_run_the_original_is_refused():
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.model_executor.layers.rotary_embedding import RotaryEmbedding
 
-    from lpes_evo.serving import _vllm_rotary
+    from lpes_evo.serving import scale_layers
 
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList([torch.nn.Module()])
@@ -383,4 +383,4 @@ def test_a_module_whose_copy_would_run_the_original_is_refused():
     shared = rotary._forward_method
     rotary._forward_method = lambda *args: shared(*args)
     with pytest.raises(UnsupportedModelError, match="bound it to the one that all layers share"):
-        _vllm_rotary.scale_layers(model, [1.5])
+        scale_layers(model, [1.5])
