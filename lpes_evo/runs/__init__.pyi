@@ -18,18 +18,20 @@ from ._pictures import (
     series_styles as series_styles,
 )
 from ._report import (
+    candidates as candidates,
+    measure as measure,
+    smaller_batches as smaller_batches,
+    summarise as summarise,
+    warnings_of as warnings_of,
+)
+from ._report_record import (
     CONSTANT as CONSTANT,
     LPES as LPES,
     REPORT_JOURNAL_FORMAT as REPORT_JOURNAL_FORMAT,
     UNTOUCHED as UNTOUCHED,
     MeasuredLine as MeasuredLine,
-    candidates as candidates,
     load_report as load_report,
-    measure as measure,
     save_report as save_report,
-    smaller_batches as smaller_batches,
-    summarise as summarise,
-    warnings_of as warnings_of,
 )
 from ._run import UNITS as UNITS, history_table as history_table, run_search as run_search
 from ._show import show_run as show_run, show_scales as show_scales, tasks_table as tasks_table

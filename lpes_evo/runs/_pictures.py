@@ -7,7 +7,7 @@ import numpy as np
 
 from lpes_evo.operators import CurveSpace
 from lpes_evo.reporting import PALETTE, new_figure
-from lpes_evo.runs._report import CONSTANT, LPES, UNTOUCHED
+from lpes_evo.runs._report_record import CONSTANT, LPES, UNTOUCHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

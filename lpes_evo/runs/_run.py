@@ -14,14 +14,8 @@ from lpes_evo.reporting import Reporter, Table, save_figure
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._job import JobFacts, JobSpec, describe, draw_examples, search_problem
 from lpes_evo.runs._pictures import plot_convergence, plot_curve, plot_positions
-from lpes_evo.runs._report import (
-    REPORT_JOURNAL_FORMAT,
-    candidates,
-    measure,
-    save_report,
-    smaller_batches,
-    summarise,
-)
+from lpes_evo.runs._report import candidates, measure, smaller_batches, summarise
+from lpes_evo.runs._report_record import REPORT_JOURNAL_FORMAT, save_report
 from lpes_evo.runs._tasks import examples_by_task, mix_of, tasks_of
 from lpes_evo.scales import Guard, Scales
 from lpes_evo.search import Search, find_algorithm

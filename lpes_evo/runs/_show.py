@@ -9,7 +9,8 @@ from rich.console import Console
 from lpes_evo.errors import JournalError
 from lpes_evo.reporting import Table, difference_text, interval_text, say
 from lpes_evo.runs._folder import RunFolder
-from lpes_evo.runs._report import LPES, UNTOUCHED, load_report, warnings_of
+from lpes_evo.runs._report import warnings_of
+from lpes_evo.runs._report_record import LPES, UNTOUCHED, load_report
 from lpes_evo.scales import load_scales
 
 
