@@ -241,7 +241,7 @@ def test_where_a_search_runs_does_not_show_in_its_results(finished, devices):
         (["search", "--resume", "missing"], "Expected a run folder with config.yaml"),
         (["search", "--resume", "x", "--seed", "1"], "Expected --resume alone"),
         (["search", "--devices", "warp:0"], "warp:0"),
-        (["search", "--devices", "cpu:0"], "cpu:2 (two CPU workers), but got 'cpu:0'"),
+        (["search", "--devices", "cpu:0"], "or groups such as cuda:0+cuda:1 or auto:2, but got 'cpu:0'"),
         (["search", "--devices", "cpu", "--evaluation-limit", "0"], "positive seconds for work, but got 0.0"),
         (
             ["search", "--devices", "cpu", "--evaluation-limit", "nan"],
