@@ -52,7 +52,7 @@ class MsPoe(Method):
     def _ratios_are_sorted(cls, largest: float, info: ValidationInfo) -> float:
         smallest = info.data.get("smallest", largest)
         if largest < smallest:
-            raise ValueError(f"expected at least smallest = {smallest:g}, but got {largest:g}")
+            raise ValueError(f"expected largest to be at least smallest = {smallest:g}, but got {largest:g}")
         return largest
 
     def ratios(self, n_heads: int) -> tuple[float, ...]:

@@ -147,7 +147,7 @@ def test_values_beyond_the_bounds_are_refused(spec: str) -> None:
 
 @pytest.mark.parametrize("betas", ["beta_fast=1:beta_slow=32", "beta_fast=2:beta_slow=2", "beta_slow=40"])
 def test_a_ramp_that_does_not_fall_is_refused(betas: str) -> None:
-    with pytest.raises(ConfigError, match="expected beta_fast above beta_slow"):
+    with pytest.raises(ConfigError, match="Expected beta_fast above beta_slow"):
         make_method(f"yarn:4:{betas}")
 
 

@@ -81,7 +81,7 @@ def test_records_say_whose_version_was_used() -> None:
         ("pi:inf", "finite"),
         ("pi:2:size=3", "settings of pi, each once, but got 'size'.*Known settings: factor"),
         ("ms-poe:2", "settings as KEY=VALUE in 'ms-poe:2'.*smallest, largest, order, first_layer"),
-        ("ms-poe:largest=1", "largest: expected at least smallest = 1.2, but got 1"),
+        ("ms-poe:largest=1", "Expected largest to be at least smallest = 1.2, but got 1"),
         ("ms-poe:order=best", "'rank', 'released' or 'normal'"),
         ("ms-poe:order=rank:order=rank", "each once, but got 'order'"),
         ("attention-buckets:code", "tool or rag, or numbers above 1, but got 'code'"),
