@@ -118,9 +118,9 @@ def test_the_analytic_arenas_have_a_problem_for_every_seed_that_the_space_can_co
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arenas": ("nowhere",)}, "expected arenas to be distinct names out of target, rough"),
-        ({"arenas": ("target", "target")}, "expected arenas to be distinct names"),
-        ({"contestants": ("nobody",)}, "expected contestants to be distinct names out of ga, plain-ga"),
+        ({"arenas": ("nowhere",)}, "Expected arenas to be distinct names out of target, rough"),
+        ({"arenas": ("target", "target")}, "Expected arenas to be distinct names"),
+        ({"contestants": ("nobody",)}, "Expected contestants to be distinct names out of ga, plain-ga"),
         ({"n_seeds": 1}, "configuration key n_seeds, but got 1"),
         ({"n_evaluations": 7}, "at least search.population_size = 8, but got 7"),
         ({"n_evaluations": 20.5}, "configuration key n_evaluations"),
@@ -140,8 +140,8 @@ def test_an_unknown_variant_is_refused_before_any_search(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "--arenas", "nowhere"], "expected arenas"),
-        (["compare", "--optimisers", "adam"], "expected contestants"),
+        (["compare", "--arenas", "nowhere"], "Expected arenas"),
+        (["compare", "--optimisers", "adam"], "Expected contestants"),
         (["compare", "--evaluations", "3"], "population_size"),
         (["compare", "--seeds", "0"], "n_seeds"),
         (["compare", "--preset", "none"], "Expected a preset"),
