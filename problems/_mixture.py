@@ -18,7 +18,7 @@ from lpes_evo.problems._sharing import Sharing
 from lpes_evo.problems._task import Kind
 
 DEFAULT_TOLERANCE = 0.02
-"""Nats per token that a guard may lose: 2 % of perplexity, about what weights of 4 bits in place of 16 cost."""
+"""Nats per token that a guard may lose, 2 % of perplexity. The choice is ours."""
 
 
 @dataclass(frozen=True)
