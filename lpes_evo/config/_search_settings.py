@@ -48,9 +48,6 @@ class SearchSettings(Settings):
         gradient_sources: Sources of examples of which a gradient is taken, counted as in ``race_block``; each step
             takes the next sources.
         learning_rate: Length of a step in the logarithm of the scales; Adam moves each scale by about so much.
-        step_shrink: Factor of the steps of ``gradient`` after an arrival that is no better; the search goes back first.
-            With 1 it goes on from every arrival with equal steps, as searches of version 0.1 did. The preset
-            ``gradient`` has 0.5.
         total_variation: Penalty on the sum of differences of the logarithms of neighbouring scales, in units of the
             fitness. The penalty steers the steps along gradients, and is no part of the fitness.
         gradient_seeds: Curves in the first population of ``ga`` that are fitted to free scales on their way along
@@ -60,7 +57,7 @@ class SearchSettings(Settings):
             yet and there are gradient mutations.
     """
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"nsga2_objectives", "step_shrink"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"nsga2_objectives"})
 
     algorithm: str = "ga"
     nsga2_objectives: Literal["sets", "tasks"] = "sets"
@@ -82,7 +79,6 @@ class SearchSettings(Settings):
     gradient_steps: int = Field(default=6, ge=1, strict=True)
     gradient_sources: int = Field(default=4, ge=1, strict=True)
     learning_rate: float = Field(default=0.05, gt=0, le=1)
-    step_shrink: float = Field(default=1.0, gt=0, le=1)
     total_variation: float = Field(default=0.0, ge=0, le=1e6)
     gradient_seeds: int = Field(default=0, ge=0, strict=True)
     gradient_mutation: float = Field(default=0.0, ge=0, le=1)

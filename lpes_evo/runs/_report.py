@@ -20,7 +20,6 @@ from lpes_evo.storage import Journal
 from lpes_evo.workers import Pool
 
 _SHUFFLE = "shuffle-"
-_NEARLY_ALL = 0.95
 
 
 def candidates(
@@ -116,43 +115,7 @@ def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict
 
 
 def warnings_of(summary: dict[str, Any]) -> list[str]:
-    """Return what a reader must know beside the scores of a run, one line each.
-
-    Args:
-        summary: The values that `summarise` returned, with those that a run adds.
-    """
-    return [*_nothing_found(summary), *_worse_than_untouched(summary), *_unequal_batches(summary)]
-
-
-def _nothing_found(summary: dict[str, Any]) -> list[str]:
-    """Return that a search found nothing, and what to try, where its best curve is the untouched model."""
-    methods = summary.get("methods", {})
-    if not methods or methods[LPES]["scales"] != methods[UNTOUCHED]["scales"]:
-        return []
-
-    advice = "Try more examples or generations, another range of scales, or another algorithm."
-    is_accuracy = summary.get("measure", "accuracy") == "accuracy"
-    if is_accuracy and methods[UNTOUCHED]["accuracy"] >= _NEARLY_ALL:
-        advice = "The model already answers nearly all of them; try a harder task, such as a longer one."
-    elif is_accuracy and methods[UNTOUCHED]["accuracy"] <= 1 - _NEARLY_ALL:
-        advice = "The model answers nearly none of them; try an easier task, or another model."
-    return [f"The search found nothing better than the untouched model on its examples. {advice}"]
-
-
-def _worse_than_untouched(summary: dict[str, Any]) -> list[str]:
-    """Return that the found scales are worse on held-out examples, where the interval says so."""
-    difference = summary.get("differences", {}).get(UNTOUCHED)
-    if difference is None or difference["high"] >= 0:
-        return []
-    return [
-        f"The found scales are worse than the untouched model on held-out examples, by "
-        f"{-difference['difference']:.3f}: what helped on the search examples does not carry over. Try more search "
-        "examples, and do not use these scales."
-    ]
-
-
-def _unequal_batches(summary: dict[str, Any]) -> list[str]:
-    """Return which scores come from smaller batches than the rest."""
+    """Return the warnings that a reader needs to compare the scores of a run."""
     smaller = summary.get("smaller_batches", {"n_candidates": 0, "methods": []})
 
     found = []

@@ -20,9 +20,6 @@ _SQUARE_DECAY = 0.999
 _LEAST = 1e-8
 _SOFTNESS = 1e-3
 
-SHORTEST = 0.005
-"""Steps to an arrival that together move a scale by less than this share end a search."""
-
 
 class Ascent:
     """An ascent by Adam on the logarithm of y and on x as share of its axis.
@@ -52,30 +49,6 @@ class Ascent:
         """The scales that are reached, ``(n_layers,)``."""
         scales: npt.NDArray[np.float64] = self._continuous.decode(self._points[None])[0]
         return scales
-
-    @property
-    def points(self) -> npt.NDArray[np.float64]:
-        """The control points that are reached, ``(n_points, 2)``."""
-        points: npt.NDArray[np.float64] = self._points.copy()
-        return points
-
-    @property
-    def rate(self) -> float:
-        """Length of a step in the logarithm of the scales."""
-        return self._rate
-
-    def restart(self, points: npt.NDArray[np.float64], factor: float) -> None:
-        """Go back to some points and go on from there in other steps, without the moments of Adam.
-
-        Args:
-            points: Control points that were reached before, ``(n_points, 2)``.
-            factor: Factor of the length of a step.
-        """
-        self._points = points.copy()
-        self._rate *= factor
-        self._mean = np.zeros_like(self._points)
-        self._square = np.zeros_like(self._points)
-        self._n_steps = 0
 
     def arrival(self) -> BezierGenome:
         """Return the feasible genome nearest to the points that are reached."""
@@ -113,13 +86,6 @@ class GradientAscent(Algorithm):
     The start is the first genome of the caller, or the untouched model. Every ``gradient_steps`` gradients, each on
     the next sample of the examples, make one generation of one candidate. A gradient that failed is passed over.
 
-    With a ``step_shrink`` below 1, the ascent backtracks: after an arrival that is no better than the last one that
-    was, it goes back there and takes shorter steps, by that factor, with new moments. This is the backtracking of
-    Armijo (Nocedal and Wright, Numerical Optimization, 2nd edition, algorithm 3.1) with the search score of an arrival
-    in the place of a line search. So a length of step that is too long for a model costs some arrivals and not the
-    search. The search ends when all steps to the next arrival together are shorter than `SHORTEST`, or than half a step
-    of the grid.
-
     Args:
         space: The curves.
         settings: Length and number of the steps, and budget.
@@ -145,9 +111,6 @@ class GradientAscent(Algorithm):
         self._ascent = Ascent(space, settings, start)
         self._n_samples = 0
         self._n_steps = 0
-        self._start_key = start.key
-        self._accepted = self._ascent.points
-        self._standing: tuple[float, float] | None = None
 
     def propose(self, progress: Progress) -> Iterable[Request]:
         """Yield the starting points, then the next gradient or the genome where the ascent has arrived."""
@@ -163,37 +126,12 @@ class GradientAscent(Algorithm):
             yield Candidate(self._ascent.arrival(), progress.reference)
 
     def observe(self, request: Request, evaluation: Evaluation) -> None:
-        """Go one step along a gradient, or judge an arrival."""
-        if isinstance(request, GradientProbe):
-            self._n_steps += 1
-            if evaluation.status == "sampled":
-                self._ascent.step(evaluation.gradient)
+        """Go one step along a gradient."""
+        if not isinstance(request, GradientProbe):
             return
-
-        is_start = self._standing is None and request.genome.key == self._start_key
-        if is_start or self._is_better(evaluation):
-            self._accepted = self._ascent.points
-            self._standing = evaluation.standing if evaluation.status == "ok" else (-np.inf, -np.inf)
-        elif self._standing is not None and self.settings.step_shrink < 1:
-            self._ascent.restart(self._accepted, self.settings.step_shrink)
-
-    def _is_better(self, evaluation: Evaluation) -> bool:
-        """Return whether an arrival is better than the last one that was; one that was stopped early is not."""
-        return (
-            self._standing is not None and evaluation.status == "ok" and evaluation.standing > self._standing
-        )
-
-    def finished(self) -> str | None:
-        """Return that the steps have become too short to arrive anywhere else, or ``None``."""
-        reach = self._ascent.rate * self.settings.gradient_steps
-        grid = self.space.y_step or 0.0
-        shortest = max(SHORTEST, grid / 2 / self.space.y_axis.high)
-        if self.settings.step_shrink == 1 or reach >= shortest:
-            return None
-        return (
-            "no arrival was better, and all steps to the next one move a scale by less than "
-            f"{shortest:.2g} of itself"
-        )
+        self._n_steps += 1
+        if evaluation.status == "sampled":
+            self._ascent.step(evaluation.gradient)
 
 
 def refuse_flat(space: CurveSpace) -> None:

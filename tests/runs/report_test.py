@@ -35,7 +35,6 @@ class Fake:
     positions = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)
     sources = ("a", "b", "a", "b", "a", "b")
     example_ids = ("1", "2", "3", "4", "5", "6")
-    mixture = None
 
     def __init__(self):
         self.calls = []
@@ -263,27 +262,3 @@ def test_convergence_is_drawn_also_with_failures_and_without_success(tmp_path):
     save_figure(figure, tmp_path / "convergence.svg")
     assert (tmp_path / "convergence.svg").read_text().startswith("<?xml")
     plot_convergence([None], [{"evaluations": 1, "mean": None, "spread": None}])
-
-
-def told(scales, accuracy, high):
-    method = {"scales": [1.0, 1.0], "accuracy": accuracy}
-    return {
-        "methods": {"untouched": method, "lpes": method | {"scales": scales}},
-        "differences": {"untouched": {"difference": -0.1, "low": -0.2, "high": high}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "advice"),
-    [(0.5, "another algorithm"), (0.97, "try a harder task"), (0.02, "try an easier task")],
-)
-def test_a_search_that_found_nothing_says_so_and_what_to_try(accuracy, advice):
-    (line,) = warnings_of(told([1.0, 1.0], accuracy, 0.0))
-    assert line.startswith("The search found nothing better than the untouched model on its examples.")
-    assert advice in line
-
-
-def test_scales_that_are_worse_on_held_out_examples_are_called_so():
-    (line,) = warnings_of(told([1.0, 0.9], 0.5, -0.05))
-    assert "worse than the untouched model on held-out examples, by 0.100" in line
-    assert warnings_of(told([1.0, 0.9], 0.5, 0.05)) == []
