@@ -60,7 +60,8 @@ FIFTH = 7 / 36
 """Of a gradient method: two times three steps."""
 HALF = 17 / 36
 """Of a gradient method: five times three steps."""
-CLIMB = {"algorithm": "gradient", "gradient_steps": 3}
+CLIMB = {"algorithm": "gradient", "gradient_steps": 3, "gradient_backtracking": False}
+"""Without backtracking, as the committed journals were made."""
 METHODS = {
     "ga": Method(GA),
     "ga-default": Method(SIZES),

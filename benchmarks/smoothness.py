@@ -40,7 +40,13 @@ SLOTS = tuple(index / 7 for index in range(8))
 UNSEARCHED = (SLOTS[2], SLOTS[5])
 N_REPORT = 9
 CONSTANTS = (0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-CLIMB = {"algorithm": "gradient", "gradient_steps": 12, "gradient_sources": 2, "learning_rate": 0.1}
+CLIMB = {
+    "algorithm": "gradient",
+    "gradient_steps": 12,
+    "gradient_sources": 2,
+    "learning_rate": 0.1,
+    "gradient_backtracking": False,
+}
 METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gradient-free": (CLIMB, FREE),
     "gradient-tv-0.03": (CLIMB | {"total_variation": 0.03}, FREE),

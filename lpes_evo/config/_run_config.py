@@ -334,8 +334,7 @@ def load_config(
 
     if file is not None:
         given = _parse_yaml(read_text(file, "a YAML file at", ConfigError, "Check the path."), str(file))
-        _check_unchanged(file, given)
-        _merge(values, given)
+        _merge(values, _of_begun_run(file, given))
 
     # Overrides are applied one at a time: one that renames the task drops the options of the task before it.
     for key, value in (overrides or {}).items():
@@ -370,28 +369,47 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     return values
 
 
-def _check_unchanged(file: Path, values: dict[str, Any]) -> None:
-    """Refuse the configuration in a run folder where it is not the one that the journal of the run was begun with.
+def _of_begun_run(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a file, and refuse those in a run folder that are not what its journal was begun with.
+
+    A run that was begun before a field was added goes on with the field as the run knew it, whatever new runs take.
 
     Raises:
         JournalError: The file was edited or truncated, or the journal is damaged.
         ConfigError: A value is not valid.
     """
     if file.name != "config.yaml":
-        return
+        return values
 
     recorded = read_header(file.with_name("journal.jsonl")).get("config")
     if recorded is None:
-        return
+        return values
 
     # The values as they were written are compared too, since a later version may fill in other defaults.
-    if recorded in (settings_hash(settings_from(file, RunConfig, values)), hash_values(values)):
-        return
+    completed = _with_added(RunConfig, values)
+    if recorded in (settings_hash(settings_from(file, RunConfig, completed)), hash_values(values)):
+        return completed
 
     raise JournalError(
         f"Expected {file} to belong to this run, but its config is not the one that journal.jsonl beside it was begun "
         "with. The file was edited or truncated; restore it. For a run with other settings, change a copy elsewhere."
     )
+
+
+def _with_added(kind: type[Settings], values: dict[str, Any]) -> dict[str, Any]:
+    """Return values in which fields that a later version added stand at their default, at any depth."""
+    added = {
+        name: kind.model_fields[name].get_default(call_default_factory=True)
+        for name in kind.ADDED - values.keys()
+    }
+
+    inner = {}
+    for name, value in values.items():
+        field = kind.model_fields.get(name)
+        part = None if field is None else field.annotation
+        if isinstance(value, dict) and isinstance(part, type) and issubclass(part, Settings):
+            inner[name] = _with_added(part, value)
+    return values | inner | added
 
 
 def _check_keys(values: Any, source: str) -> None:

@@ -1,7 +1,7 @@
 """SearchSettings: algorithm, sizes, probabilities and budget of a search."""
 
 import re
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -48,6 +48,8 @@ class SearchSettings(Settings):
         gradient_sources: Sources of examples of which a gradient is taken, counted as in ``race_block``; each step
             takes the next sources.
         learning_rate: Length of a step in the logarithm of the scales; Adam moves each scale by about so much.
+        gradient_backtracking: Whether ``gradient`` goes back to the best so far, with shorter steps, after an arrival
+            that is no better. On for ``gradient``; runs begun by a version without it, and all others, have it off.
         total_variation: Penalty on the sum of differences of the logarithms of neighbouring scales, in units of the
             fitness. The penalty steers the steps along gradients, and is no part of the fitness.
         gradient_seeds: Curves in the first population of ``ga`` that are fitted to free scales on their way along
@@ -57,7 +59,7 @@ class SearchSettings(Settings):
             yet and there are gradient mutations.
     """
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"nsga2_objectives"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"nsga2_objectives", "gradient_backtracking"})
 
     algorithm: str = "ga"
     nsga2_objectives: Literal["sets", "tasks"] = "sets"
@@ -79,10 +81,19 @@ class SearchSettings(Settings):
     gradient_steps: int = Field(default=6, ge=1, strict=True)
     gradient_sources: int = Field(default=4, ge=1, strict=True)
     learning_rate: float = Field(default=0.05, gt=0, le=1)
+    gradient_backtracking: bool = False
     total_variation: float = Field(default=0.0, ge=0, le=1e6)
     gradient_seeds: int = Field(default=0, ge=0, strict=True)
     gradient_mutation: float = Field(default=0.0, ge=0, le=1)
     gradient_parents: int = Field(default=2, ge=1, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gradient_goes_back(cls, values: Any) -> Any:
+        # The default of the field is the value of older folders, whose hash lacks it.
+        if isinstance(values, dict) and values.get("algorithm") == "gradient":
+            return {"gradient_backtracking": True} | values
+        return values
 
     @field_validator("algorithm")
     @classmethod
@@ -110,6 +121,11 @@ class SearchSettings(Settings):
         if (self.gradient_seeds or self.gradient_mutation) and self.algorithm != "ga":
             raise ValueError(
                 f"expected gradient_seeds and gradient_mutation with the algorithm 'ga' alone, but got them with "
+                f"{self.algorithm!r}"
+            )
+        if self.gradient_backtracking and self.algorithm in ALGORITHM_NAMES and self.algorithm != "gradient":
+            raise ValueError(
+                f"expected gradient_backtracking with the algorithm 'gradient' alone, but got it with "
                 f"{self.algorithm!r}"
             )
         if self.takes_gradients and self.aggregate != "mean":

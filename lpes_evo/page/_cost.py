@@ -11,7 +11,7 @@ def read_cost(run: RunContents) -> tuple[Cost, Counter[str]]:
     """Read the cost of the evaluations in the trace of a run.
 
     Args:
-        run: The run; its journal may have grown since it was read, and later lines are left out.
+        run: The run; its journal may have grown since it was read, and later evaluations are left out.
 
     Returns:
         The cost, whose ``unraced`` is 0 where no evaluation tells how many examples there are; and the number of
@@ -25,7 +25,8 @@ def read_cost(run: RunContents) -> tuple[Cost, Counter[str]]:
     n_left, n_examples = len(run.trace), 0
 
     for kind, line in read_steps(run.folder.journal):
-        if not n_left:
+        # The last steps of an ascent can lead to a curve that is known already.
+        if not n_left and kind != "gradient":
             break
         if kind == "repeated":
             counts["repeated"] += 1

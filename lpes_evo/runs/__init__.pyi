@@ -10,6 +10,11 @@ from ._job import (
     task_examples as task_examples,
 )
 from ._memory import MemoryNeed as MemoryNeed, gpus_found as gpus_found, memory_need as memory_need
+from ._outcome import (
+    Outcome as Outcome,
+    lines_of_outcome as lines_of_outcome,
+    outcome_of as outcome_of,
+)
 from ._pictures import (
     STYLES as STYLES,
     plot_convergence as plot_convergence,
@@ -22,7 +27,6 @@ from ._report import (
     measure as measure,
     smaller_batches as smaller_batches,
     summarise as summarise,
-    warnings_of as warnings_of,
 )
 from ._report_record import (
     CONSTANT as CONSTANT,
@@ -35,3 +39,4 @@ from ._report_record import (
 )
 from ._run import UNITS as UNITS, history_table as history_table, run_search as run_search
 from ._show import show_run as show_run, show_scales as show_scales, tasks_table as tasks_table
+from ._warnings import warnings_of as warnings_of

@@ -114,25 +114,6 @@ def smaller_batches(evaluations: Sequence[Evaluation], journal: Journal) -> dict
     }
 
 
-def warnings_of(summary: dict[str, Any]) -> list[str]:
-    """Return the warnings that a reader needs to compare the scores of a run."""
-    smaller = summary.get("smaller_batches", {"n_candidates": 0, "methods": []})
-
-    found = []
-    if smaller["n_candidates"]:
-        best = ", the best among them" if smaller["best"] else ""
-        found.append(f"{smaller['n_candidates']} candidates{best}")
-    if smaller["methods"]:
-        found.append(f"the held-out examples of {', '.join(smaller['methods'])}")
-    if not found:
-        return []
-
-    return [
-        f"Warning: {' and '.join(found)} were scored in smaller batches than the rest, because a device ran out of "
-        "memory; in half precision their scores are not exactly comparable. A smaller task.batch_tokens avoids it."
-    ]
-
-
 def _read(record: dict[str, Any], path: Path) -> MeasuredLine:
     return MeasuredLine.of(record, f"the line of key {record['key']!r:.80} in {path}")
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from lpes_evo.runs._outcome import Outcome
 from lpes_evo.storage import Record
 
 REPORT_JOURNAL_FORMAT = "lpes-evo/report-journal"
@@ -115,6 +116,7 @@ class Report(Record):
         data: SHA-256 of the held-out examples.
         skipped: Examples that are longer than the window.
         smaller_batches: Scores that come from smaller batches than the rest.
+        outcome: What the search found beside the untouched model, where that is known.
         command: The command that made the report.
     """
 
@@ -137,6 +139,7 @@ class Report(Record):
     data: str | None = None
     skipped: NonNegativeInt | None = None
     smaller_batches: _SmallerBatches | None = None
+    outcome: Outcome | None = None
     command: str | None = None
 
     @model_validator(mode="after")

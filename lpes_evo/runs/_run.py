@@ -13,6 +13,7 @@ from lpes_evo.problems import source_hash
 from lpes_evo.reporting import Reporter, Table, save_figure
 from lpes_evo.runs._folder import RunFolder
 from lpes_evo.runs._job import JobFacts, JobSpec, describe, draw_examples, search_problem
+from lpes_evo.runs._outcome import lines_of_outcome, outcome_of
 from lpes_evo.runs._pictures import plot_convergence, plot_curve, plot_positions
 from lpes_evo.runs._report import candidates, measure, smaller_batches, summarise
 from lpes_evo.runs._report_record import REPORT_JOURNAL_FORMAT, save_report
@@ -156,6 +157,9 @@ def _search(job: JobFacts, pool: Pool, journal: Journal, reporter: Reporter) -> 
 
     drive(search, evaluator, journal, reporter)
     reporter.stage(f"Search ended: {search.stop()}")
+    outcome = outcome_of(search)
+    for line in [] if outcome is None else lines_of_outcome(outcome):
+        reporter.stage(line)
     for line in evaluator.account(pool.usage()):
         reporter.stage(line)
     return search
@@ -194,6 +198,9 @@ def _report(
     summary = summarise(job.report, {name: scores[name] for name in vectors}, vectors, job.measure)
     if job.measure != "accuracy":
         summary["measure"] = job.measure_name
+    outcome = outcome_of(search)
+    if outcome is not None:
+        summary["outcome"] = outcome
     return summary | {
         "model": job.model,
         "task": job.config.task.name,

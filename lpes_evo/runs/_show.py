@@ -9,8 +9,8 @@ from rich.console import Console
 from lpes_evo.errors import JournalError
 from lpes_evo.reporting import Table, difference_text, interval_text, say
 from lpes_evo.runs._folder import RunFolder
-from lpes_evo.runs._report import warnings_of
 from lpes_evo.runs._report_record import LPES, UNTOUCHED, load_report
+from lpes_evo.runs._warnings import warnings_of
 from lpes_evo.scales import load_scales
 
 
@@ -133,6 +133,8 @@ def show_scales(source: str | Path, console: Console) -> None:
     say(f"fitness on the search data: {fitness}", console)
     if guards:
         say(f"guards on the search data: {guards}", console)
+    if set(scales.scales) == {1.0}:
+        say("The search found nothing better than the untouched model: these scales are all 1.", console)
     say(f"curve: {scales.curve} of the control points {points}", console)
     say(
         f"scales of {scales.n_layers} layers: " + " ".join(f"{scale:.3f}" for scale in scales.scales), console

@@ -10,7 +10,7 @@ from lpes_evo.config import SearchSettings
 from lpes_evo.errors import ConfigError
 from lpes_evo.operators import BezierGenome, CurveSpace
 from lpes_evo.search._algorithm import Algorithm
-from lpes_evo.search._curves import distinct
+from lpes_evo.search._curves import curve_keys, distinct
 from lpes_evo.search._evaluation import Evaluation
 from lpes_evo.search._progress import Progress
 from lpes_evo.search._requests import Candidate, GradientProbe, Request
@@ -19,6 +19,8 @@ _DECAY = 0.9
 _SQUARE_DECAY = 0.999
 _LEAST = 1e-8
 _SOFTNESS = 1e-3
+_SHORTEN, _LENGTHEN = 0.25, 2.0
+_SHORTEST = 0.01
 
 
 class Ascent:
@@ -37,18 +39,49 @@ class Ascent:
     def __init__(self, space: CurveSpace, settings: SearchSettings, start: Sequence[Sequence[float]]) -> None:
         self._space = space
         self._continuous = space.continuous()
-        self._rate = settings.learning_rate
+        self._full_rate = self._rate = settings.learning_rate
         self._penalty = settings.total_variation
-        self._points = np.array(self._continuous.nearest(start))
-        self._mean = np.zeros_like(self._points)
-        self._square = np.zeros_like(self._points)
-        self._n_steps = 0
+        self._begin_at(start)
 
     @property
     def scales(self) -> npt.NDArray[np.float64]:
         """The scales that are reached, ``(n_layers,)``."""
         scales: npt.NDArray[np.float64] = self._continuous.decode(self._points[None])[0]
         return scales
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """The control points that are reached, not rounded to the grid, ``(n_points, 2)``."""
+        return [(x, y) for x, y in self._points.tolist()]
+
+    @property
+    def length(self) -> float:
+        """The length of a step, as share of ``learning_rate``."""
+        return self._rate / self._full_rate
+
+    def go_back(self, points: Sequence[Sequence[float]]) -> None:
+        """Begin again at some points with steps of a quarter of the length.
+
+        The moments of Adam are zero again: they belong to the way that led astray, and to the points along it. So do
+        O'Donoghue and Candes, "Adaptive restart for accelerated gradient schemes" (Foundations of Computational
+        Mathematics 15, 2015), with the momentum when the function gets worse.
+
+        Args:
+            points: Control points, ``(n_points, 2)``.
+        """
+        self._rate *= _SHORTEN
+        self._begin_at(points)
+
+    def lengthen(self) -> None:
+        """Double the length of the steps, at most to ``learning_rate``."""
+        self._rate = min(self._full_rate, self._rate * _LENGTHEN)
+
+    def _begin_at(self, points: Sequence[Sequence[float]]) -> None:
+        """Stand at the nearest feasible points, with no moments."""
+        self._points = np.array(self._continuous.nearest(points))
+        self._mean = np.zeros_like(self._points)
+        self._square = np.zeros_like(self._points)
+        self._n_steps = 0
 
     def arrival(self) -> BezierGenome:
         """Return the feasible genome nearest to the points that are reached."""
@@ -86,6 +119,19 @@ class GradientAscent(Algorithm):
     The start is the first genome of the caller, or the untouched model. Every ``gradient_steps`` gradients, each on
     the next sample of the examples, make one generation of one candidate. A gradient that failed is passed over.
 
+    A good arrival has a larger fitness than everything before. With ``gradient_backtracking``, the ascent goes on from
+    a good arrival; after any other, also one that failed or was raced out, the next steps begin at the best so far and
+    are a quarter as long. After a good arrival the length doubles again, at most to ``learning_rate``. So a search
+    whose arrivals are all good takes the same steps with and without backtracking, and the best so far is never
+    left for good. A quarter and a double are those of the trust region in Nocedal and Wright, "Numerical optimization"
+    (2nd edition, 2006), algorithm 4.1. That algorithm compares the improvement with the one that a model expects, and
+    the condition of Armijo (their section 3.1) with a share of it. Here the gradient is of a sample of the examples, so
+    that its expectation holds for the sample alone; any improvement on all examples therefore counts as good.
+
+    The search ends early when the steps are shorter than a hundredth of ``learning_rate``, or when shortened steps
+    arrive at the curve where they began, so that the grid leaves no shorter ones. All of it follows from the
+    evaluations in their order, so that a search that is resumed does the same.
+
     Args:
         space: The curves.
         settings: Length and number of the steps, and budget.
@@ -111,6 +157,11 @@ class GradientAscent(Algorithm):
         self._ascent = Ascent(space, settings, start)
         self._n_samples = 0
         self._n_steps = 0
+        # The best so far: its standing, the key of its curve, and its points before they were rounded to the grid.
+        self._best = (-np.inf, -np.inf)
+        self._best_curve = b""
+        self._best_points = self._ascent.points
+        self._end: str | None = None
 
     def propose(self, progress: Progress) -> Iterable[Request]:
         """Yield the starting points, then the next gradient or the genome where the ascent has arrived."""
@@ -126,12 +177,43 @@ class GradientAscent(Algorithm):
             yield Candidate(self._ascent.arrival(), progress.reference)
 
     def observe(self, request: Request, evaluation: Evaluation) -> None:
-        """Go one step along a gradient."""
-        if not isinstance(request, GradientProbe):
+        """Go one step along a gradient, or learn how good an arrival is."""
+        if isinstance(request, GradientProbe):
+            self._n_steps += 1
+            if evaluation.status == "sampled":
+                self._ascent.step(evaluation.gradient)
+        elif self.settings.gradient_backtracking:
+            self._judge(request, evaluation)
+
+    def finished(self) -> str | None:
+        """Return why shorter steps lead nowhere, or ``None``."""
+        return self._end
+
+    def _judge(self, request: Candidate, evaluation: Evaluation) -> None:
+        """Go on from a good arrival with longer steps, and back from any other to take shorter ones."""
+        (curve,) = curve_keys(self.space, [request.genome])
+        has_climbed = self._n_samples > 0
+        # An arrival that breaks a guard is no better than one that keeps them all.
+        standing = evaluation.standing if evaluation.status == "ok" else (-np.inf, -np.inf)
+
+        if standing > self._best:
+            self._best, self._best_curve = standing, curve
+            self._best_points = self._ascent.points if has_climbed else list(request.genome)
+            if has_climbed:
+                self._ascent.lengthen()
             return
-        self._n_steps += 1
-        if evaluation.status == "sampled":
-            self._ascent.step(evaluation.gradient)
+        # The starting points are not arrivals.
+        if not has_climbed:
+            return
+
+        # Full steps that the grid hides so far may leave it with the next ones.
+        if curve == self._best_curve:
+            if self._ascent.length < 1:
+                self._end = "the shortened steps of the ascent move nothing on the grid"
+            return
+        self._ascent.go_back(self._best_points)
+        if self._ascent.length < _SHORTEST:
+            self._end = "the steps of the ascent are shorter than a hundredth of search.learning_rate"
 
 
 def refuse_flat(space: CurveSpace) -> None:

@@ -8,7 +8,7 @@ from deap import tools
 
 from lpes_evo.config import SearchSettings
 from lpes_evo.errors import SearchOrderError
-from lpes_evo.operators import BezierGenome, CurveSpace
+from lpes_evo.operators import BezierGenome, CurveSpace, init_identity
 from lpes_evo.search._algorithm import Algorithm
 from lpes_evo.search._curves import curve_keys
 from lpes_evo.search._evaluation import Evaluation, checked_evaluation
@@ -371,6 +371,14 @@ class Search:
     def evaluations(self) -> list[Evaluation]:
         """Return every evaluation that was told, in the order the genomes were asked for."""
         return list(self._progress.evaluations.values())
+
+    def untouched(self) -> tuple[float, ...] | None:
+        """Return the fitness values of the untouched model; ``None`` where it was not evaluated with success."""
+        if not self.space.contains_identity:
+            return None
+        (curve,) = curve_keys(self.space, [init_identity(self.space)])
+        evaluation = self._progress.evaluations.get(curve)
+        return evaluation.values or None if evaluation is not None else None
 
     def best_constant(self) -> float | None:
         """Return the constant curve with the largest mean fitness on the search data, of those that keep the guards.

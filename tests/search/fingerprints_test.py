@@ -41,7 +41,11 @@ CASES = {
         {"algorithm": "steady-state", "in_flight": 1, "racing": False},
         "06df58831171f53a",
     ),
-    "gradient": ({"algorithm": "gradient"}, "3e13529f353d60bd"),
+    "gradient without backtracking": (
+        {"algorithm": "gradient", "gradient_backtracking": False},
+        "3e13529f353d60bd",
+    ),
+    "gradient": ({"algorithm": "gradient"}, "6b69c74d694e1747"),
     "seeds": ({"gradient_seeds": 2}, "6859bb46218c6b76"),
     "mutations along gradients": ({"gradient_mutation": 0.6}, "4834cbc177df553d"),
     "seeds and mutations": (

@@ -119,6 +119,91 @@ def test_a_way_up_keeps_bounds_order_and_amplitude_and_moves_x():
     assert [x for x, _ in ascent.arrival()] != [x for x, _ in start]
 
 
+OVERSTEPS = {
+    "algorithm": "gradient",
+    "gradient_steps": 3,
+    "gradient_sources": N_LAYERS,
+    "learning_rate": 0.1,
+    "generations": 5,
+}
+
+
+def test_steps_that_are_too_long_for_a_problem_are_shortened_until_they_help():
+    # The optimum is 1 % away, and a single step already leads 10 % away.
+    target = np.full(N_LAYERS, 1.01)
+    kept, _ = searched(TargetCurveProblem(target), SearchSettings(**OVERSTEPS), space=FREE)
+    settings = SearchSettings(**OVERSTEPS, gradient_backtracking=False)
+    plain, (_, _, told) = searched(TargetCurveProblem(target), settings, space=FREE)
+    assert plain.best.fitness.values == plain.untouched() == told[0].values
+    assert kept.best.fitness.values > kept.untouched()
+
+
+def test_a_way_up_without_a_bad_arrival_is_the_same_with_and_without_backtracking():
+    target = np.full(N_LAYERS, 1.45)
+    settings = OVERSTEPS | {"learning_rate": 0.01}
+    with_it, without = (
+        searched(
+            TargetCurveProblem(target), SearchSettings(**settings, gradient_backtracking=is_on), space=FREE
+        )[1]
+        for is_on in (True, False)
+    )
+    assert with_it == without
+
+
+class Misled(Sloped):
+    """Its gradients lead away from the optimum."""
+
+    def gradient(self, scales, example_ids=None, weights=None):
+        scores, gradient = super().gradient(scales, example_ids, weights)
+        return scores, -gradient
+
+
+class LocalOptimum(Misled):
+    """The untouched model is the best."""
+
+    def __init__(self):
+        super().__init__()
+        self.targets = np.ones_like(self.targets) + 1e-3
+
+
+def test_a_way_up_that_never_helps_shortens_its_steps_from_the_start_and_then_ends():
+    problem = LocalOptimum()
+    search, (_, _, told) = searched(problem, SearchSettings(**OVERSTEPS | {"generations": 30}), space=FREE)
+    assert search.stop() == "the steps of the ascent are shorter than a hundredth of search.learning_rate"
+    first, *others = [np.abs(np.log(scales)).max() for scales, _ in problem.probes[1::3]]
+    assert len(others) == 3
+    np.testing.assert_allclose([first, *others], [0.1, 0.1 / 4, 0.1 / 16, 0.1 / 64], rtol=0.02)
+    assert all((scales == 1).all() for scales, _ in problem.probes[::3])
+    assert len(told) == 1 + 4 * 4
+
+
+def test_a_grid_that_hides_shortened_steps_ends_the_way_up():
+    search, _ = searched(LocalOptimum(), SearchSettings(**OVERSTEPS | {"generations": 30}))
+    assert search.stop() == "the shortened steps of the ascent move nothing on the grid"
+
+
+def test_steps_become_longer_again_after_a_good_arrival_up_to_the_learning_rate():
+    ascent = Ascent(FREE, SearchSettings(**OVERSTEPS), FREE.fit(np.ones(N_LAYERS)))
+    ascent.go_back(ascent.points)
+    ascent.go_back(ascent.points)
+    lengths = [ascent.length]
+    for _ in range(6):
+        ascent.lengthen()
+        lengths.append(ascent.length)
+    assert lengths == pytest.approx([1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 1, 1])
+
+
+@pytest.mark.parametrize("target", [1.02, 1.3])
+def test_a_way_up_that_goes_back_resumes_to_the_same_wherever_it_was_stopped(target, tmp_path):
+    problem, settings = TargetCurveProblem(np.full(N_LAYERS, target)), SearchSettings(**OVERSTEPS)
+    path = tmp_path / "journal.jsonl"
+    _, expected = searched(problem, settings, path, space=FREE)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for n_kept in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:n_kept]))
+        assert searched(problem, settings, path, space=FREE)[1] == expected
+
+
 def test_samples_are_balanced_and_take_turns():
     problem = Sloped(n_texts=6)
     searched(problem, settings_of("curve", gradient_sources=2))
@@ -131,7 +216,8 @@ def test_samples_are_balanced_and_take_turns():
 
 def test_a_gradient_counts_as_three_forward_passes_and_names_the_scores_it_saw():
     problem = Sloped(n_texts=6)
-    settings = settings_of("curve", gradient_sources=2, racing=False)
+    # An arrival whose shorter steps the grid hides would be no evaluation.
+    settings = settings_of("curve", gradient_sources=2, racing=False, gradient_backtracking=False)
     search, evaluator = Search(SPACE, settings), Evaluator(problem, SPACE, settings)
     drive(search, evaluator)
     told = search.evaluations()
@@ -439,6 +525,7 @@ def test_an_evaluator_without_gradients_refuses_probes():
         ({"algorithm": "steady-state", "gradient_seeds": 1}, "with the algorithm 'ga' alone"),
         ({"algorithm": "nsga2", "gradient_mutation": 0.1}, "with the algorithm 'ga' alone"),
         ({"algorithm": "gradient", "aggregate": "min"}, "the aggregate 'mean' where gradients are taken"),
+        ({"gradient_backtracking": True}, "gradient_backtracking with the algorithm 'gradient' alone"),
         ({"learning_rate": 0}, "learning_rate"),
         ({"total_variation": float("inf")}, "total_variation"),
     ],
@@ -506,3 +593,31 @@ def test_a_run_along_gradients_on_free_scales_writes_all_its_files_and_resumes(t
     estimate = estimate_run(config, devices="in-process", repeats=1)
     assert (estimate.n_evaluations, estimate.gradient_tokens) == (3, 4 * 3 * full // 2)
     assert f"and {estimate.gradient_tokens} tokens for gradients" in "\n".join(estimate.lines())
+
+
+def test_a_run_begun_before_there_was_backtracking_goes_on_without_it(tmp_path):
+    changes = {
+        "task.options": {"n_pairs": 16},
+        "examples.n_per_position": 2,
+        "search.algorithm": "gradient",
+        "search.gradient_steps": 1,
+        "search.generations": 1,
+        "report.positions": [0.0],
+        "report.n_per_position": 2,
+        "report.n_shuffles": 0,
+    }
+    config = load_config(preset="demo", overrides=changes | {"search.gradient_backtracking": False})
+    assert load_config(preset="demo", overrides=changes).search.gradient_backtracking
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config)
+    run_search(config, folder, devices="in-process")
+
+    # A folder of an earlier version knows no such setting, and has the hash of its settings without it.
+    text = folder.config.read_text()
+    assert text.count("  gradient_backtracking: false\n") == 1
+    folder.config.write_text(text.replace("  gradient_backtracking: false\n", ""))
+    before = folder.journal.read_bytes()
+    again = folder.load_config()
+    assert not again.search.gradient_backtracking
+    run_search(again, folder, devices="in-process")
+    assert folder.journal.read_bytes() == before
