@@ -35,6 +35,7 @@ class Fake:
     positions = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)
     sources = ("a", "b", "a", "b", "a", "b")
     example_ids = ("1", "2", "3", "4", "5", "6")
+    mixture = None
 
     def __init__(self):
         self.calls = []

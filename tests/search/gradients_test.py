@@ -537,7 +537,7 @@ def test_settings_that_contradict_gradients_are_refused(settings, message):
 
 def test_a_metric_without_gradients_is_refused_before_anything_is_loaded():
     with pytest.raises(
-        ConfigError, match=r"expected task\.metric to be log_probability .* 'accuracy', which has none"
+        ConfigError, match=r"Expected task\.metric to be log_probability .* 'accuracy', which has none"
     ):
         RunConfig(task={"metric": "accuracy"}, search={"algorithm": "gradient"})
 
