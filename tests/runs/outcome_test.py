@@ -149,6 +149,7 @@ def test_a_run_that_found_nothing_says_so_at_its_end_in_its_report_its_table_and
 class Facts:
     """Twelve held-out examples of as many texts."""
 
+    mixture = None
     positions = (0.0, 1.0) * 6
     sources = tuple("abcdefghijkl")
 
