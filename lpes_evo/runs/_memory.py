@@ -22,7 +22,7 @@ from typing import Any
 from lpes_evo.config import RunConfig
 from lpes_evo.models import outline, spread, window
 from lpes_evo.problems import Split, batches, default_batch_tokens, encode_examples, pack_rows
-from lpes_evo.runs._job import task_examples
+from lpes_evo.runs._tasks import examples_by_task, tasks_of
 
 GIB = 2**30
 _RESERVED, _USABLE = 1 * GIB, 0.9
@@ -192,16 +192,22 @@ def _passes(config: RunConfig, model: Any, tokenizer: Any, kind: str) -> dict[st
     n_candidates = task.candidates_per_pass or config.search.offspring_size
     largest = {"tokens": 0, "longest": 0, "answers": 0}
 
+    tasks = tasks_of(config)
     splits: tuple[Split, ...] = ("search", "report")
-    for split in splits:
+    drawn = [
+        (name, examples) for split in splits for name, examples in examples_by_task(config, split).items()
+    ]
+    for name, examples in drawn:
         encoding = encode_examples(
-            task_examples(config, split),
+            examples,
             tokenizer,
             max_length=window(model.config, tokenizer),
             chat_template=task.chat_template,
             over_length=task.over_length,
+            scored="text" if tasks[name].kind == "likelihood" else "every answer",
         )
-        packs = pack_rows(encoding.rows, share_prefixes=task.share_prefixes)
+        all_rows = [row for rows in encoding.rows_of for row in rows]
+        packs = pack_rows(all_rows, share_prefixes=task.share_prefixes)
         for batch in batches(packs, batch_tokens, n_candidates):
             rows = [row for pack in batch.packs for row in pack.rows]
             longest = max(pack.n_tokens for pack in batch.packs)

@@ -9,7 +9,7 @@ from commands import run_here
 from lpes_evo.config import load_config, settings_hash
 from lpes_evo.errors import JournalError, TaskError
 from lpes_evo.page import write_page
-from lpes_evo.runs import RunFolder, draw_examples, load_report, run_search
+from lpes_evo.runs import RunFolder, draw_examples, load_report, memory_need, run_search
 from lpes_evo.scales import load_scales
 
 TASKS = "recall:48,recall:40*2"
@@ -120,3 +120,11 @@ def test_a_mistake_in_a_guard_is_one_line_before_any_model_is_loaded(tmp_path):
 def test_the_page_has_the_table_of_tasks_and_guards(run, tmp_path):
     write_page(run.path, tmp_path / "page.html", drift=None)
     assert "recall:32 (guard)" in (tmp_path / "page.html").read_text()
+
+
+def test_the_memory_of_a_search_on_several_tasks_is_told_from_the_config_alone():
+    alone, several = (
+        memory_need(load_config(overrides=SMALL | {"task.name": name, "guards": guards}))
+        for name, guards in (("recall:48", []), (TASKS, ["recall:32:0.5"]))
+    )
+    assert several.lines(2**34, 1) == alone.lines(2**34, 1)
