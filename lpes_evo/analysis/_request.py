@@ -114,7 +114,12 @@ def prepare(request: AnalysisRequest) -> Subject:
     """
     scales = load_scales(request.scales)
     config = _config(request, scales)
-    examples = [] if request.text is not None else list(task_examples(config, "report"))
+    # A guard can be a text without a question.
+    examples = (
+        []
+        if request.text is not None
+        else [example for example in task_examples(config, "report") if example.prompt]
+    )
     loaded = load_model(
         request.model,
         revision=config.model.revision,

@@ -1,6 +1,6 @@
 """RunJob: what a worker of a run holds; and JobFacts: what the process that drives the run knows of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -252,8 +252,13 @@ def _draw_by_task(config: RunConfig) -> tuple[_TaskExamples, _TaskExamples]:
 
 
 def _joined(examples: _TaskExamples) -> tuple[Example, ...]:
-    """Return the examples of all tasks in one tuple."""
-    return tuple(example for rows in examples.values() for example in rows)
+    """Return the examples of all tasks in one tuple; where there are several tasks, ids begin with their names."""
+    if len(examples) == 1:
+        (rows,) = examples.values()
+        return rows
+    return tuple(
+        replace(example, id=f"{task}/{example.id}") for task, rows in examples.items() for example in rows
+    )
 
 
 def task_examples(config: RunConfig, split: Split) -> tuple[Example, ...]:

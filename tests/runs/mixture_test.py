@@ -128,3 +128,8 @@ def test_the_memory_of_a_search_on_several_tasks_is_told_from_the_config_alone()
         for name, guards in (("recall:48", []), (TASKS, ["recall:32:0.5"]))
     )
     assert several.lines(2**34, 1) == alone.lines(2**34, 1)
+
+
+def test_examples_of_several_tasks_have_ids_of_their_own():
+    examples, _ = draw_examples(load_config(overrides=SMALL))
+    assert len({example.id for example in examples}) == len(examples) == 18
