@@ -122,8 +122,7 @@ def paired(first: Callable[[], float], second: Callable[[], float], n: int) -> n
 
 def bare_forward(model: Any, problem: ModelProblem) -> Callable[[], None]:
     """Return a forward pass of the untouched model over the tokens of an evaluation, with logits at one place a row."""
-    rows = [problem._rows[name] for name in problem.example_ids]
-    packed = pack_rows(rows, share_prefixes=problem.sharing.is_sound)
+    packed = pack_rows(problem.rows, share_prefixes=problem.sharing.is_sound)
 
     inputs = []
     for batch in batches(packed, problem.batch_tokens):

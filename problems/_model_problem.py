@@ -290,6 +290,11 @@ class ModelProblem(Problem):
         score = None if self._scorer is None else self._scorer.score(curves, ids, self.batch_tokens)[0]
         return AnswerScores(scores.log_probability[0], scores.correct[0], score)
 
+    @property
+    def rows(self) -> tuple[EncodedExample, ...]:
+        """Token ids of everything that one evaluation forwards: a row for each answer, or for each window of a text."""
+        return tuple(row for rows in self._rows.values() for row in rows)
+
     def n_tokens_of(self, example_ids: Sequence[str]) -> int:
         """Return the tokens, without padding, that score some examples, see `Problem.n_tokens_of`.
 

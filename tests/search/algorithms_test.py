@@ -326,3 +326,13 @@ def test_an_algorithm_without_generations_has_so_many_candidates_on_their_way():
     assert len(search.ask()) == 1
     search = searched(Steady, SETTINGS.model_copy(update={"racing": False}))
     assert search.stop() == "all 10 generations are done"
+
+
+def test_a_handler_of_a_signal_that_exits_is_not_taken_for_a_fault_of_an_algorithm(monkeypatch):
+    def ended_by_a_signal(*_arguments):
+        raise SystemExit(143)
+
+    search = Search(CurveSpace(9), SearchSettings(), seed=0)
+    monkeypatch.setattr("lpes_evo.search._genetic.GeneticAlgorithm.propose", ended_by_a_signal)
+    with pytest.raises(SystemExit):
+        search.ask()
