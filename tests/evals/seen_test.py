@@ -69,6 +69,7 @@ def test_seen_sources_are_left_out_and_counted(tmp_path, spec):
     assert load_results(tmp_path / "out").tasks[0].n_examples == 13
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_what_was_left_is_compared_with_another_of_it(tmp_path, spec):
     sources = [example.source for example in examples_of(make_task(spec), DataRequest())]
     file = saved(tmp_path / "scales.json", sources[:7])

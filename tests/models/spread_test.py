@@ -31,6 +31,9 @@ accelerate = pytest.importorskip("accelerate", reason="the extra [spread] is not
 
 GPUS = ("cuda:0", "cuda:1")
 FAMILIES = ["llama", "qwen2", "gemma3_text", "gpt_neox", "gptj", "moshi", "phi3", "deepseek_v2", "mixtral"]
+PROMISED = ("llama", "gemma3_text")
+SLOWLY = [pytest.param(name, marks=() if name in PROMISED else pytest.mark.slow) for name in FAMILIES]
+"""The families, of which two are tried in every run of the tests."""
 """Families with shared rotary modules, several of them, one in each layer, latent attention and experts."""
 
 rng = np.random.default_rng(0)
@@ -104,7 +107,7 @@ def _named_layers(model, places):
     return [(name, None) for name in places if model.get_submodule(name) in decoder_layers(model)]
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", SLOWLY)
 def test_scores_and_gradients_are_those_of_the_model_on_one_device(model_type, tmp_path):
     plain, model = tiny_model(model_type).requires_grad_(False), kept_on_disk(model_type, tmp_path)
     scales = curves(plain, 3)
@@ -128,7 +131,7 @@ def test_scores_and_gradients_are_those_of_the_model_on_one_device(model_type, t
     assert np.abs(expected[1]).max() > 0
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", SLOWLY)
 def test_answers_and_drift_are_those_of_the_model_on_one_device(model_type, tmp_path):
     plain, model = tiny_model(model_type).requires_grad_(False), kept_on_disk(model_type, tmp_path)
     scales = curves(plain, 2)
