@@ -1,12 +1,14 @@
 """Outcome: whether a search found anything better than the untouched model, and what to try where it did not."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import NonNegativeInt, model_validator
 
-from lpes_evo.search import Search
 from lpes_evo.storage import Record
+
+if TYPE_CHECKING:
+    from lpes_evo.search import Search
 
 
 class Outcome(Record):
@@ -39,7 +41,7 @@ class Outcome(Record):
         return self
 
 
-def outcome_of(search: Search) -> dict[str, Any] | None:
+def outcome_of(search: "Search") -> dict[str, Any] | None:
     """Return the `Outcome` of a search that has ended as a mapping that `json` can write.
 
     Args:

@@ -258,6 +258,7 @@ def test_a_batch_lost_with_its_worker_fails_alone(tmp_path, tasks_file, monkeypa
     assert all("the worker is gone" in error for error in failed.values())
 
 
+@pytest.mark.slow
 def test_a_cause_that_is_not_in_the_examples_ends_the_run(tmp_path, monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("no kernel for this device")

@@ -84,6 +84,7 @@ def test_several_objectives_are_refused_where_no_fact_is_placed(tmp_path, own_ta
         run_search(config, folder, devices="in-process")
 
 
+@pytest.mark.slow
 def test_a_run_resumes_where_its_data_moved(tmp_path, own_task):
     config, folder = begun(tmp_path, own_task)
     run_search(config, folder, devices="in-process")

@@ -119,6 +119,7 @@ class Heard(Reporter):
         self.lines.append(text)
 
 
+@pytest.mark.slow
 def test_a_run_that_found_nothing_says_so_at_its_end_in_its_report_its_table_and_its_page(tmp_path):
     # The embedded model answers all prompts of this length, so that no accuracy is larger.
     changes = SMALL_RUN | {"task.options": {"n_pairs": 4}, "task.metric": "accuracy"}
